@@ -48,7 +48,7 @@ class Carried(Generic[M]):
 
     @property
     def away(self) -> bool:
-        """Whether somebody is pending since the API server did not answer."""
+        """Whether a victim is pending since the API server did not answer."""
         return any(self.state(each) is VictimState.PENDING for each in self._passing())
 
     def _passing(self) -> list[Victim]:
@@ -61,7 +61,7 @@ class Carried(Generic[M]):
 
     @property
     def abandoned(self) -> str:
-        """Return why nobody of the plan goes, empty where somebody does."""
+        """Return why no victim of the plan is evicted, empty where one is."""
         if self.ending is None or self.ending[0] is not IntentPhase.ABANDONED:
             return ""
         return self.ending[1]
@@ -85,7 +85,7 @@ class Carried(Generic[M]):
 
     @property
     def any_over(self) -> bool:
-        """Whether anybody is."""
+        """Whether any is."""
         return any(state.state.over for state in self.states.values())
 
     def outcome(self) -> list[VictimStatus]:

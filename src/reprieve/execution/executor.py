@@ -120,7 +120,7 @@ class Executor(Generic[M]):
         return each
 
     async def _let_save(self, each: Carried[M]) -> bool:
-        """Wait until all who were told may go; return whether they have to."""
+        """Wait until all with notice may be evicted; return whether they have to be."""
         if each.intent.status.phase is not IntentPhase.NOTICED:
             return True
         assert self._saving is not None, "only planes that wait have such records"
@@ -181,7 +181,7 @@ class Executor(Generic[M]):
             self._steps.tear(each)
 
     async def _evict_last_alone(self, each: Carried[M], going: Sequence[Victim]) -> None:
-        """Evict these; where the last goes alone it waits for the others, or is spared."""
+        """Evict these; where the last is evicted alone it waits for the others, or is spared."""
         if not going or not self._victims.manner.last_alone:
             await self._steps.evict(each, going)
             return
@@ -385,7 +385,7 @@ class Executor(Generic[M]):
     def _tell_again(
         self, intent: Preemption, released: Sequence[tuple[Victim, Reading[M]]] = ()
     ) -> Carried[M]:
-        """Continue with a plan whose last deadline may be far away; `released`: who went before."""
+        """Continue a plan whose last deadline may be far away; `released`: already released."""
         status = replace(intent.status, phase=IntentPhase.NOTICED)
         each = self._begin(replace(intent, status=status))
         each.interrupted = True
@@ -452,7 +452,7 @@ class Executor(Generic[M]):
         return each
 
     async def _take_back(self, each: Carried[M], refusal: str) -> None:
-        """Spare everybody: one cannot be marked, and the others do not go without it."""
+        """Spare all: one cannot be marked, and the others are not evicted without it."""
         for victim in each.intent.spec.victims:
             if victim.root.uid not in each.states:
                 await self._steps.spare(each, victim, f"not touched: {refusal}")
@@ -480,7 +480,7 @@ class Executor(Generic[M]):
         each.ending = phase, "; ".join(filter(None, (said, why)))
 
     async def _tell(self, each: Carried[M]) -> None:
-        """Notify the tenants whose work has gone, once; no step waits for what fails of it."""
+        """Notify the tenants of evicted work, once; no step waits for what fails of it."""
         if self._disruptions is not None and not each.told:
             await self._disruptions.tell(each.intent, each.states, each.ended)
             each.told = True
@@ -497,7 +497,7 @@ class Executor(Generic[M]):
 
 @contextlib.contextmanager
 def _stalling(each: Carried[Any]) -> Iterator[None]:
-    """Let a failure of a step stall its plan, which is resumed later.
+    """Stall the plan of a failed step, which is resumed later.
 
     The fence may open again without another tenure: the plan stalls then, too.
 

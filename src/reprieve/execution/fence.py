@@ -21,7 +21,7 @@ class Deposed(ReprieveError):
 
 
 class Tenure(Protocol):
-    """What the fence asks of the leader election."""
+    """What the fence requests of the leader election."""
 
     @property
     def identity(self) -> str:

@@ -31,14 +31,14 @@ class Histories:
         return self._known.get(lineage, NO_HISTORY)
 
     def keep(self, lineage: str, history: History) -> None:
-        """Go by this history from now on."""
+        """Use this history from now on."""
         self._known.pop(lineage, None)
         self._known[lineage] = history
         while len(self._known) > _LINEAGES:
             del self._known[next(iter(self._known))]
 
     def restore(self, records: Iterable[Preemption]) -> None:
-        """Count how notices of former processes ended, as the records of their plans say it.
+        """Count how notices of former processes ended, by the records of their plans.
 
         Whoever was evicted had saved where the record says what it lost from then on. Those of open
         plans end in this process; the step of a save is in no record.

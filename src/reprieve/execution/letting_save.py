@@ -1,4 +1,4 @@
-"""The step before the marks of a plan: its victims save until all may go, or the plan ends.
+"""The step before the marks of a plan: its victims save until all may be evicted, or it ends.
 
 Where nobody of a plan goes unless everybody does, all of its units are waited for. Elsewhere each
 is released as soon as it may go, and those that are not released yet stay if the plan ends. It is
@@ -29,7 +29,7 @@ _PROVEN_EVERY: Final = 30
 
 
 class Depth(IntEnum):
-    """How thoroughly it is asked whether a plan is needed, from cheap to dear."""
+    """How thoroughly it is checked whether a plan is needed, from cheap to dear."""
 
     WANTED = 0
     FITS = 1
@@ -41,15 +41,15 @@ Release: TypeAlias = Callable[[Sequence[Victim]], Awaitable[Preemption | None]]
 
 
 class Audience(Protocol):
-    """What a plane knows of the victims that were told."""
+    """What a plane knows of the victims with notice."""
 
     def members(self, victim: Victim) -> Sequence[Member] | None:
-        """Return the pods of a victim, None where the victim itself is gone."""
+        """Return the pods of a victim, None where the victim itself is deleted."""
         ...
 
     @property
     def keeps(self) -> bool:
-        """Whether victims may say that they are needed."""
+        """Whether victims may report that they are needed."""
         ...
 
     def keep(self, victims: Sequence[Victim]) -> str:
@@ -57,7 +57,7 @@ class Audience(Protocol):
         ...
 
     def why_pardoned(self, intent: Preemption, depth: Depth) -> str:
-        """Return why nobody of the plan has to go, empty where they have to."""
+        """Return why no victim of the plan is evicted, empty where they have to be."""
         ...
 
 
@@ -70,7 +70,7 @@ class LettingSave:
         self._clock = clock
 
     async def wait(self, intent: Preemption, release: Release | None = None) -> str:
-        """Return when the victims of a plan may go; what is returned says why they stay instead.
+        """Return when a plan's victims may be evicted; the result states why they stay instead.
 
         `release` evicts victims that may go while others are waited for; without it nobody does.
         """

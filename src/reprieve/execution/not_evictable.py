@@ -31,7 +31,7 @@ class NotEvictable:
         self._known: dict[Uid, tuple[int, Nanos]] = {}  # times, and until when
 
     def refused(self, uid: str, now: Nanos) -> Nanos:
-        """Take note that all tries to evict an object were refused; return until when it stays."""
+        """Record that all tries to evict an object were refused; return until when it stays."""
         times, _ = self._known.pop(Uid(uid), (0, now))
         until = Nanos(now + min(_FIRST << min(times, _MOST_DOUBLED), _LONGEST))
         self._known[Uid(uid)] = times + 1, until
@@ -40,7 +40,7 @@ class NotEvictable:
         return until
 
     def forget(self, uid: str) -> None:
-        """An object was evicted, or is gone."""
+        """An object was evicted, or deleted."""
         self._known.pop(Uid(uid), None)
 
     def held(self, now: Nanos) -> dict[Uid, Hold]:

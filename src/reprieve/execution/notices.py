@@ -1,4 +1,4 @@
-"""Units that were told of their eviction before it: what they said, and who waits for them.
+"""Units that got notice before their eviction: what they reported, and which plans wait.
 
 A plan whose record is `Noticed` is begun here. Its units are told from then on, and heard until
 they are released or pardoned. The deadline outlasts this process, since it stands in the record.
@@ -35,7 +35,7 @@ _LATEST: Final = 600  # notices that ended, which are still answered for
 
 
 def is_told(intent: Preemption) -> bool:
-    """Whether a victim of the plan is told before its eviction."""
+    """Whether a victim of the plan gets notice before its eviction."""
     return any(victim.notice is not None for victim in intent.spec.victims)
 
 
@@ -86,7 +86,7 @@ NO_WORD: Final = Word()
 
 @dataclass(slots=True)
 class Told:
-    """One unit that was told: `pods` may read its notice, the speakers among them answer it.
+    """One unit with notice: `pods` may read it, the speakers among them answer it.
 
     `names`: of those that were there, by uid.
     `speaks`: those of `pods` that said that they answer for all. `since`: when it was told, or
@@ -146,7 +146,7 @@ class Notices:
     # The planes.
 
     def expect(self, plane: str) -> None:
-        """Answer nobody before this plane has adopted what former processes told."""
+        """Answer no request before this plane has adopted the notices of former processes."""
         self._planes.setdefault(plane, False)
 
     def taken_over(self, plane: str) -> None:
@@ -168,7 +168,7 @@ class Notices:
         hurried: bool,
         devices: int | None = None,
     ) -> Sequence[Grant]:
-        """Return what each victim of a plan is given, empty where nobody is told.
+        """Return the notice of each victim of a plan, empty where there is none.
 
         `devices` of the preemptor, where only those are told with whom loss and delay are least;
         None: all who ask.
@@ -203,11 +203,11 @@ class Notices:
         return AtStake(undone // devices if devices else 0, devices, terms)
 
     def credit(self, lineage: str) -> int:
-        """Return how likely work of a lineage is to save when it is told, in thousandths."""
+        """Return how likely work of a lineage is to save on notice, in thousandths."""
         return self.histories.of(lineage).credit(self._now())
 
     def _left(self, pods: Iterable[str]) -> int:
-        """Return how long other plans that told these pods still wait for them."""
+        """Return how long other plans that gave these pods notice still wait for them."""
         now, longest = self._now(), 0
         for uid in pods:
             told = self.of_pod(uid)
@@ -248,7 +248,7 @@ class Notices:
         return id
 
     def follow(self, intent: Preemption, members: Members) -> None:
-        """Take over which pods the units of a plan have by now."""
+        """Adopt which pods the units of a plan have by now."""
         for told in self._of_plan(intent):
             found = [members(victim) for victim in told.victims]
             pods = [pod for each in found for pod in each or ()]
@@ -270,7 +270,7 @@ class Notices:
             self._said(told, told.notice.spoken_for(speakers, there, self._now()))
 
     def waits(self, intent: Preemption) -> int:
-        """Return for how long a plan still waits for its units at most, 0 where all may go."""
+        """Return for how long a plan waits for its units at most, 0 where all may be evicted."""
         now, longest = self._now(), 0
         for told in self._of_plan(intent):
             self._said(told, told.notice.at(now))
@@ -279,7 +279,7 @@ class Notices:
         return longest
 
     def ready_of(self, intent: Preemption) -> list[Told]:
-        """Return the units of a plan that may go and are not released yet."""
+        """Return the units of a plan that may be evicted and are not released yet."""
         told = self._of_plan(intent)
         return [each for each in told if each.notice.may_go and not each.notice.final]
 
@@ -375,17 +375,17 @@ class Notices:
         return told if told is not None and uid in told.pods else None
 
     def saving(self, told: Told, uid: str, expected: int = 0, word: Word = NO_WORD) -> None:
-        """A pod of the unit says that it saves."""
+        """A pod of the unit reports that it saves."""
         self._hear(told, uid, word)
         self._said(told, told.notice.saving(uid, self._now(), expected))
 
     def saved(self, told: Told, uid: str, word: Word = NO_WORD) -> None:
-        """A pod of the unit says that it has saved."""
+        """A pod of the unit reports that it has saved."""
         self._hear(told, uid, word)
         self._said(told, told.notice.has_saved(uid, self._now()))
 
     def keep(self, told: Told, uid: str) -> None:
-        """A pod of the unit says that it is needed."""
+        """A pod of the unit reports that it is needed."""
         self._hear(told, uid, NO_WORD)
         if told.keeps and uid in told.notice.speakers and not told.notice.final:
             told.kept = True

@@ -50,7 +50,7 @@ _MOST_EVICTED: Final = 32_768  # of whom it is known which plan evicted them; th
 
 
 def _digest(text: str) -> int:
-    """Return 56 bits that stand for a uid or a name, in a third of the room."""
+    """Return 56 bits that stand for a uid or a name, in a third of the memory."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest())
 
 
@@ -80,7 +80,7 @@ class PodVictims:
         refused: Callable[[Preemption, Victim, str], None] = lambda intent, victim, why: None,
         too_long: Callable[[Victim, int], str] = lambda victim, grace: "",
     ) -> None:
-        """`changed` says of a pod as it is now why it is no victim any more, empty where it is.
+        """`changed` states why a pod as it is now is no victim any more, empty where it is.
 
         `refused` is told of every victim of which all tries were refused, and why. `too_long` says
         why a victim with a grace period of so many seconds is passed by, empty where it is not.
@@ -107,7 +107,7 @@ class PodVictims:
         return len(self._evicted_by)
 
     def announce(self, intent: Preemption, message: str) -> None:
-        """Say what the condition of a plan's victims is to say."""
+        """Set what the condition of a plan's victims is to state."""
         self._messages[intent.metadata.name, ""] = message
 
     def forget(self, intent: Preemption) -> None:
@@ -119,7 +119,7 @@ class PodVictims:
         self._without_right = {key: at for key, at in rights.items() if key[0] != name}
 
     async def mark(self, intent: Preemption, victim: Victim) -> Marked[Json] | VictimResult:
-        """Mark a pod; one that leaves already is gone.
+        """Mark a pod; one that leaves already counts as deleted.
 
         Raises:
             Deposed: the fence is closed.
@@ -157,7 +157,7 @@ class PodVictims:
             raise
 
     async def spare(self, pod: Json | None) -> None:
-        """Take the mark back, as kube-controller-manager does with one that led to nothing.
+        """Remove the mark, as kube-controller-manager does with one that led to nothing.
 
         Should that fail it does so in two minutes.
 
@@ -199,7 +199,7 @@ class PodVictims:
             return VictimResult(VictimState.FAILED, f"a fault of the operator: {fault!r}")
 
     async def read(self, intent: Preemption, victim: Victim, *, elsewhere: bool) -> Reading[Json]:
-        """Return what a pod shows; nobody is deleted here without a mark.
+        """Return what a pod shows; no pod is deleted here without a mark.
 
         Raises:
             ApiError: it could not be read.
@@ -321,7 +321,7 @@ class PodVictims:
             )
 
     def _message(self, intent: Preemption, victim: Victim) -> str:
-        """Return what is said to a victim: as was said to others of its unit, if anything was."""
+        """Return what a victim reads: as others of its unit have read, if any has."""
         name = intent.metadata.name
         of_plan = self._messages.get((name, ""), _RESUMED)
         return self._messages.get((name, _unit(victim)), of_plan)
@@ -332,7 +332,7 @@ class PodVictims:
         return None if metadata is None else {"metadata": metadata, "spec": {}}
 
     async def _read(self, victim: Victim) -> Json | None:
-        """Return the victim as it is now, None when it is gone or another has its name."""
+        """Return the victim as it is now, None when it is deleted or another has its name."""
         try:
             pod: Json = await self._client.get(PODS, victim.root.namespace, victim.root.name, dict)
         except NotFound:

@@ -30,7 +30,7 @@ _LOOK_EVERY: Final = 10 * SECOND
 
 
 class Unbegun:
-    """Intents whose first writes have failed, so that nobody in them is marked.
+    """Intents whose first writes have failed, so that no victim in them is marked.
 
     They may be stored all the same, as an answer can be lost: such a one is abandoned. They are
     looked for during a minute, in which a write that nobody waits for any more may still arrive.
@@ -89,7 +89,7 @@ async def claim_open(
 
 
 async def _started(intents: IntentLog, intent: Preemption) -> Preemption | None:
-    """Return the intent under this process's epoch, None when it is gone or over meanwhile."""
+    """Return the intent under this process's epoch, None when it is deleted or over meanwhile."""
     found: Preemption | None = intent
     while found is not None and found.status.phase.open:
         try:

@@ -85,7 +85,7 @@ class Steps(Generic[M]):
             return VictimResult(VictimState.FAILED, f"a fault of the operator: {fault!r}")
 
     async def spare(self, each: Carried[M], victim: Victim, why: str) -> None:
-        """Take the mark of one back, who stays.
+        """Remove the mark of one that stays.
 
         Raises:
             ApiError: it could not be taken back.
@@ -127,7 +127,7 @@ class Steps(Generic[M]):
             return VictimResult(_PENDING, f"a fault of the operator: {fault!r}")
 
     def tear(self, each: Carried[M]) -> None:
-        """What is left of a unit of which a part has gone is tried again."""
+        """What is left of a unit of which a part was evicted is tried again."""
         victims = each.intent.spec.victims
         gone = {victim.unit for victim in victims if each.is_over(victim)} - {""}
         for victim in victims:
@@ -137,7 +137,7 @@ class Steps(Generic[M]):
         self.hold_up(each)
 
     def hold_up(self, each: Carried[M]) -> None:
-        """Say when those who are pending are tried next, and tell the plane about them."""
+        """Set when those who are pending are tried next, and notify the plane of them."""
         pending, now = each.pending, self._clock.monotonic()
         if not pending:
             return
@@ -155,7 +155,7 @@ class Steps(Generic[M]):
         self._victims.held_up(each.intent, why, now - each.pending_since)
 
     def record(self, each: Carried[M], victim: Victim, found: VictimResult) -> None:
-        """Say in the plan what became of a victim."""
+        """Record in the plan what became of a victim."""
         uid, at = victim.root.uid, format_instant(self._clock.wall())
         each.states[uid] = VictimStatus(uid, found.state, at, found.message)
         if found.away:

@@ -39,7 +39,7 @@ class SortedOut(Generic[M]):
 
 
 def sorted_out(pairs: Sequence[tuple[Victim, Reading[M]]], *, needed: bool) -> SortedOut[M]:
-    """Return what becomes of each; `needed`: the preemptor still needs the room."""
+    """Return what becomes of each; `needed`: the preemptor still needs the capacity."""
     units: dict[str, list[Standing]] = {}
     for victim, reading in pairs:
         units.setdefault(_unit(victim), []).append(reading.standing)
@@ -61,7 +61,7 @@ def sorted_out(pairs: Sequence[tuple[Victim, Reading[M]]], *, needed: bool) -> S
 
 
 def _unit(victim: Victim) -> str:
-    """Return what tells the victim's unit from all others of the plan."""
+    """Return what separates the victim's unit from all others of the plan."""
     return f"unit {victim.unit}" if victim.unit else victim.root.uid
 
 

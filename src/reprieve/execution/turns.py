@@ -1,4 +1,4 @@
-"""Taking turns on nodes that several schedulers of ours fill (`--shared-nodes`).
+"""Turns on nodes that several schedulers of ours fill (`--shared-nodes`).
 
 A binding is no transaction: two schedulers that do not know of each other's calls can both take the
 last room of a node. So each of them, before it binds, writes the pods that it is about to bind into

@@ -1,4 +1,4 @@
-"""What a plane says of its victims, so that one executor carries out the plans of all planes.
+"""What a plane states of its victims, so that one executor carries out the plans of all planes.
 
 `Victims` is how one of them is marked, evicted, and seen to be gone; `Manner` what of the five
 steps differs between planes. Source: the design's "Intent log and executor".
@@ -86,12 +86,12 @@ class Manner:
 
     @property
     def each_for_itself(self) -> bool:
-        """Whether a unit that was told goes as soon as it may, whatever the others do."""
+        """Whether a unit with notice is evicted as soon as it may be, whatever the others do."""
         return not self.all_or_nobody and not self.last_alone
 
 
 class Victims(Protocol[M]):
-    """What a victim of one plane is: how it is marked, evicted, and seen to be gone.
+    """What a victim of one plane is: how it is marked, evicted, and seen to be deleted.
 
     All writes are fenced. Calls raise `Deposed`; an `ApiError` or a fault of one call is the
     failure of that victim, and in `evict` one that passes.
@@ -103,7 +103,7 @@ class Victims(Protocol[M]):
         ...
 
     def is_told_first(self, victim: Victim) -> bool:
-        """Whether it is marked before anybody is evicted; otherwise `evict` marks it."""
+        """Whether it is marked before any eviction; otherwise `evict` marks it."""
         ...
 
     async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
@@ -111,17 +111,17 @@ class Victims(Protocol[M]):
         ...
 
     async def mark(self, intent: Preemption, victim: Victim) -> Marked[M] | VictimResult:
-        """Mark a victim, or return why not: GONE hinders nobody, SPARED and FAILED do."""
+        """Mark a victim, or return why not: GONE hinders no other, SPARED and FAILED do."""
         ...
 
     async def spare(self, intent: Preemption, victim: Victim, mark: M | None, why: str) -> None:
-        """Take a mark back; without one, see to it that a delayed mark fails."""
+        """Remove a mark; without one, see to it that a delayed mark fails."""
         ...
 
     async def evict(
         self, intent: Preemption, victim: Victim, mark: M | None, *, again: bool
     ) -> VictimResult | None:
-        """Evict a victim; None: it is on its way, and `observe` says what becomes of it.
+        """Evict a victim; None: it is on its way, and `observe` returns what becomes of it.
 
         `again`: a call for it may have been made before, so that it may have gone by that.
         """
@@ -132,13 +132,13 @@ class Victims(Protocol[M]):
         ...
 
     def needed(self, intent: Preemption) -> bool:
-        """Whether who is only marked still has to go."""
+        """Whether a victim that is only marked still has to be evicted."""
         ...
 
     def observe(
         self, intent: Preemption, victim: Victim, state: VictimStatus | None
     ) -> VictimResult | None:
-        """Return how a victim has gone, None while it is there; `state` as it is known by now."""
+        """Return how a victim has left, None while it is there; `state` as it is known by now."""
         ...
 
     def served(self, intent: Preemption) -> bool:

@@ -56,7 +56,7 @@ class DisplacedUnit:
 def displaced_units(
     intent: Preemption, states: Mapping[str, VictimStatus], ended: Mapping[str, str]
 ) -> list[DisplacedUnit]:
-    """Return the units that have gone by a plan, in its order.
+    """Return the units that were evicted by a plan, in its order.
 
     Args:
         intent: the plan's record, with its victims.

@@ -84,13 +84,13 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class _Space(msgspec.Struct, frozen=True, rename="camel"):
-    """When a namespace began to go, if it did."""
+    """When the deletion of a namespace began, if it did."""
 
     deletion_timestamp: str = ""
 
 
 class _Namespace(msgspec.Struct, frozen=True):
-    """As much of a namespace as states whether it is going."""
+    """As much of a namespace as states whether it is being deleted."""
 
     metadata: _Space
 
@@ -104,7 +104,7 @@ class _Owed:
 
 
 class Disruptions:
-    """Tells tenants of all planes what became of their work. `run` works beside the planes."""
+    """Notifies tenants of all planes what became of their work. `run` works beside the planes."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Disruptions:
         policy: GovernorPolicy | None = None,
         notify: Callable[[Disruption], None] | None = None,
     ) -> None:
-        """Take note of who is to be told.
+        """Record which tenants to notify.
 
         `policy`: how often within which time is told as repeated displacement. `notify`: is given
         each Disruption once, when this process has written it; does not wait.
@@ -173,11 +173,11 @@ class Disruptions:
         return name in self._owed
 
     def note(self, row: Displacement) -> None:
-        """Count what another actor has displaced; nobody is told of that by itself."""
+        """Count what another actor has displaced; no tenant is notified of that by itself."""
         self._displaced.record(row)
 
     async def recover(self, intents: IntentLog, records: Iterable[Preemption]) -> None:
-        """Take note of what former processes displaced, and of what they have not told.
+        """Record what former processes displaced, and which of it they have not reported.
 
         Raises:
             ApiError: a part of a record could not be read, to be tried again.
@@ -269,7 +269,7 @@ class Disruptions:
         return True
 
     async def _told(self, name: str) -> None:
-        """Take back that a record has something untold."""
+        """Remove a record from those that have something to report."""
         patch = {"status": {"untold": None}}
         try:
             await self._writer.patch(
@@ -368,7 +368,7 @@ class Disruptions:
         )
 
     async def _demand_of(self, intent: Preemption, unit: DisplacedUnit) -> DisruptionDemand | None:
-        """Return what is told of the demand; None where one plane decides alone."""
+        """Return what is reported of the demand; None where one plane decides alone."""
         spec = intent.spec
         if not spec.stages:
             return None
@@ -388,7 +388,7 @@ class Disruptions:
         )
 
     def _tell_repeated(self, unit: DisplacedUnit, text: str) -> None:
-        """Say on the work that it is displaced again and again."""
+        """Report on the work that it is displaced again and again."""
         log.warning("%s/%s: %s", unit.subject.namespace, unit.subject.name, text)
         if self._events is None:
             return

@@ -64,7 +64,7 @@ class HarmStore(ABC):
             await self._keep()
 
     async def load(self) -> bool:
-        """Take over what former processes stored; False where that may not be read."""
+        """Adopt what former processes stored; False where that may not be read."""
         while True:
             try:
                 await self._load()
@@ -82,7 +82,7 @@ class HarmStore(ABC):
 
     @abstractmethod
     async def _load(self) -> None:
-        """Take over what is stored."""
+        """Adopt what is stored."""
 
     @abstractmethod
     def _begin(self) -> None:

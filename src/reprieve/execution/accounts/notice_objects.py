@@ -1,4 +1,4 @@
-"""Writes PreemptionNotices: one object for each unit that was told, in the namespace of the work.
+"""Writes PreemptionNotices: one object for each unit with notice, in the work's namespace.
 
 1. An object is created once its unit is told, and patched when the unit's state changes
    (`due_notices`).
@@ -59,7 +59,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class PreemptionNotices:
-    """Tells tenants which units are told. `run` works beside the planes."""
+    """Shows tenants which units have notice. `run` works beside the planes."""
 
     def __init__(
         self,

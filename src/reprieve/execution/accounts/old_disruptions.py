@@ -1,4 +1,4 @@
-"""How long Disruptions stay: 168 hours, and 200 in a namespace; the oldest go first.
+"""How long Disruptions stay: 168 hours, and 200 in a namespace; the oldest are deleted first.
 
 All are listed once an hour, without their content. Between two lists those that are written are
 counted (`crowding`), and a namespace that has too many is looked at by itself, once a minute.

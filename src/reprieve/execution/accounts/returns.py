@@ -1,4 +1,4 @@
-"""When displaced work runs again, for the Disruption that tells of it.
+"""When displaced work runs again, for the Disruption that reports it.
 
 Planes say what runs (`runs`): a pod that got a node, a Workload that was admitted, work of a root
 that has started. It is the displaced work again where it is of the same line of work and began to
@@ -169,7 +169,7 @@ class Returns:
             self._arrived.set()
 
     def forget(self, unit: Unit) -> None:
-        """There is no Disruption, and nobody to be told."""
+        """There is no Disruption, and no tenant to notify."""
         self._line(unit.lineage).away.pop(unit.name, None)
         self._writing.discard(unit.name)
         self._due.pop(unit.name, None)
@@ -184,7 +184,7 @@ class Returns:
         return self._due.get(unit.name)
 
     async def recover(self) -> None:
-        """Take over what former processes have told, once.
+        """Adopt what former processes have reported, once.
 
         Raises:
             ApiError: to be tried again.
@@ -239,7 +239,7 @@ class Returns:
         return line
 
     def _forget(self) -> None:
-        """Let a tenth of the lines go: of which nothing is awaited first, then not heard of."""
+        """Forget a tenth of the lines: first those that await nothing, then those not heard of."""
         awaited = sorted(self._lines, key=lambda name: bool(self._lines[name].away))
         for name in awaited[: max(1, _MOST_LINES // 10)]:
             del self._lines[name]

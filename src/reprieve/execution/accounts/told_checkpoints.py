@@ -65,7 +65,7 @@ class ToldCheckpoints:
         self._changed = asyncio.Event()
 
     def saved(self, pod: SavedPod, at: Nanos) -> bool:
-        """Take down that a pod saved then; return whether there is room to remember it."""
+        """Record that a pod saved then; return whether there is space to remember it."""
         if len(self._due) >= _MOST and pod not in self._due:
             return False
         self._due[pod] = max(at, self._due.get(pod, at))

@@ -1,4 +1,4 @@
-"""Tells pods in a file: writes a notice into the annotation that a downwardAPI volume shows them.
+"""Notifies pods in a file: an annotation that a downwardAPI volume shows them.
 
 1. A pod that asks by `reprieve.dev/notice-file: "true"` is told in `reprieve.dev/notice-told`, once
    the record of the plan is written. It is told again when its deadline has moved or when it stays.
@@ -81,7 +81,7 @@ class ToldFiles:
     async def _annotate(
         self, namespace: str, name: str, uid: str, text: str, *, stays: bool
     ) -> str:
-        """Return what the pod was told, empty where it wants no file.
+        """Return the notice of the pod's file, empty where it wants no file.
 
         That it stays is for a pod that was told otherwise, by this process or a former one.
         """

@@ -125,7 +125,7 @@ class Book:
         self._closed = metrics.intents_closed
 
     async def recover(self) -> Recovered:
-        """Take over what former processes left open, and continue counting where they ended.
+        """Adopt what former processes left open, and continue counting where they ended.
 
         Raises:
             Deposed: the fence is closed.
@@ -208,7 +208,7 @@ class Book:
     async def go_on(
         self, intent: Preemption, lost: Callable[[], Mapping[str, int]] = dict
     ) -> Preemption:
-        """Write that the victims of a plan are evicted from now on, who were told before.
+        """Write that the victims of a plan are evicted from now on, which had notice before.
 
         `lost` returns the device seconds that those lose who have saved, by the uid of their root.
 
@@ -253,7 +253,7 @@ class Book:
         self.open[intent.metadata.name] = intent.spec
 
     def let_go(self, name: str) -> None:
-        """Nobody of this process carries out a plan any more, though it may be open."""
+        """This process carries out a plan no longer, though it may be open."""
         self.open.pop(name, None)
 
     async def close(
@@ -265,7 +265,7 @@ class Book:
         *,
         untold: bool = False,
     ) -> Preemption | None:
-        """Write how a plan ended; None where its record is gone, or was closed by another.
+        """Write how a plan ended; None where its record is deleted, or was closed by another.
 
         `untold`: not all of its Disruptions are written.
 
@@ -297,7 +297,7 @@ class Book:
         return closed
 
     def _remember(self, record: Preemption) -> None:
-        """Know the record of a plan that evicted nobody, should the plan be made again."""
+        """Know the record of a plan that evicted nothing, should the plan be made again."""
         evicted = (each.state is VictimState.EVICTED for each in record.status.victims)
         some = record.status.victims_by_state.get(VictimState.EVICTED.value, 0)
         if record.status.phase is not IntentPhase.ABANDONED or record.spec.dry_run:

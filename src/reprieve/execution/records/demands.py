@@ -63,7 +63,7 @@ class Demands:
         return len(self._records)
 
     def written(self, record: str, spec: PreemptionSpec) -> None:
-        """Take note of a record that is about to be written, or was read.
+        """Record a demand whose record is about to be written, or was read.
 
         One without stages is of a plane that decides alone: no other goes on from it.
         """
@@ -83,7 +83,7 @@ class Demands:
         return None if known is None else known.plane
 
     def closed(self, record: str, *, evicted: bool, at: Nanos) -> None:
-        """Take note of the end of a record; one by which nobody went is as if it never was."""
+        """Count the end of a record; one without evictions is as if it never was."""
         known = self._records.get(record)
         if known is None:
             return
@@ -95,7 +95,7 @@ class Demands:
         self._forget_old(at)
 
     def recovered(self, records: Iterable[Preemption]) -> None:
-        """Take over what former processes wrote, of whatever plane."""
+        """Adopt what former processes wrote, of whatever plane."""
         for each in sorted(records, key=lambda record: record.spec.decided_at):
             name = each.metadata.name
             if name in self._records:
@@ -129,7 +129,7 @@ class Demands:
         return ()
 
     def _forget_old(self, now: Nanos) -> None:
-        """Let go the oldest that do not count any more."""
+        """Forget the oldest that do not count any more."""
         while self._records:
             name, oldest = next(iter(self._records.items()))
             if oldest.until is None or now < oldest.until:
@@ -172,7 +172,7 @@ def _objects(
 
 
 def evicted_anybody(record: Preemption) -> bool:
-    """Return whether somebody went by a record that is over."""
+    """Return whether work was evicted by a record that is over."""
     status = record.status
     if status.phase is IntentPhase.COMPLETED:
         return True

@@ -117,7 +117,7 @@ class IntentLog:
         return found
 
     async def current(self, name: str) -> Preemption | None:
-        """Return an intent as it is stored now, without its parts, None where it is gone.
+        """Return an intent as it is stored now, without its parts, None where it is deleted.
 
         Raises:
             ApiError: it could not be read.
@@ -128,7 +128,7 @@ class IntentLog:
         return None
 
     async def whole(self, intent: Preemption) -> Preemption:
-        """Return an intent with its victims; of parts that are gone it has none.
+        """Return an intent with its victims; of deleted parts it has none.
 
         Raises:
             ApiError: a part could not be read.
@@ -158,7 +158,7 @@ class IntentLog:
         await self._parts.sweep(plane, heads)
 
     async def start(self, intent: Preemption) -> Preemption:
-        """Write `Evicting`, or `Noticed` first where victims are told, with this process and epoch.
+        """Write `Evicting`, or `Noticed` first where victims have notice, with process and epoch.
 
         Raises:
             Deposed: the fence is closed.
@@ -179,7 +179,7 @@ class IntentLog:
         lost: Mapping[str, int],
         phase: IntentPhase = IntentPhase.EVICTING,
     ) -> Preemption:
-        """Write the phase of a plan whose victims were told before, and what they lose.
+        """Write the phase of a plan whose victims had notice before, and what they lose.
 
         `lost`: device seconds that those lose who have saved, by uid; of more than `_MOST_SAVED`
         the decision's count stays.
@@ -228,7 +228,7 @@ class IntentLog:
         )
 
     async def remove(self, intent: Preemption) -> None:
-        """Delete the record of a preemption that is over; one that is gone already is fine."""
+        """Delete the record of a preemption that is over; one already deleted is fine."""
         with contextlib.suppress(NotFound):
             await self._client.at(Priority.STATUS).delete(
                 PREEMPTIONS, self.namespace, intent.metadata.name, uid=intent.metadata.uid
@@ -277,14 +277,14 @@ class IntentLog:
 
 
 def _begun(intent: Preemption) -> IntentPhase:
-    """Return what a plan is once a process has begun it: whoever is told is told first."""
+    """Return what a plan is once a process has begun it: notices are given first."""
     phase = intent.status.phase
     told = phase is IntentPhase.PLANNED and is_told(intent)
     return IntentPhase.NOTICED if told or phase is IntentPhase.NOTICED else IntentPhase.EVICTING
 
 
 def _listed(states: Iterable[VictimStatus]) -> list[VictimStatus]:
-    """Return those who were not evicted, as far as there is room in a status."""
+    """Return those who were not evicted, as far as a status has space."""
     left = [each for each in states if each.state is not VictimState.EVICTED]
     left = sorted(left, key=lambda each: each.state.over)[:_LISTED]
     return [msgspec.structs.replace(each, message=each.message[:_LONGEST]) for each in left]

@@ -1,4 +1,4 @@
-"""Reads the parts of plans, which `stored_parts` writes: for whoever tells what was decided, too.
+"""Reads the parts of plans, which `stored_parts` writes: for reports of decisions, too.
 
 It knows no client that writes.
 """
@@ -36,7 +36,7 @@ async def stored_whole(reader: Reader, intent: Preemption) -> Preemption:
 
 
 async def with_parts(reader: Reader, intent: Preemption) -> Preemption:
-    """Return an intent with what there is of its parts; the log says where that is not all."""
+    """Return an intent with what there is of its parts; the log states where that is not all."""
     spec = intent.spec
     if not spec.parts or spec.victims:
         return intent

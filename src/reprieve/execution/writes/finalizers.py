@@ -15,7 +15,7 @@ __all__ = ["toggle_finalizer"]
 async def toggle_finalizer(
     client: Client, resource: Resource, name: str, uid: str, finalizer: str
 ) -> None:
-    """Place the finalizer on an object of this uid that stays, and take it off one that goes.
+    """Set the finalizer on an object of this uid that stays, and remove it from a deleted one.
 
     Raises:
         ApiError: the API server refused; `NotFound` where there is none of that name.

@@ -1,4 +1,4 @@
-"""Writes to others' jobs: suspend, start, put templates back, delete what is kept no longer.
+"""Writes to others' jobs: suspend, start, restore templates, delete what is kept no longer.
 
 Each reads the job first and judges it again after a conflict, so that one that was created again
 under the same name, or that somebody else has stopped or started, is left alone. Every write is
@@ -43,7 +43,7 @@ class JobWriter:
         self._fence = fence
 
     async def start(self, kind: JobKind, job: Json, told: Mapping[str, Injection]) -> bool:
-        """Let a suspended job run with what its pods are told.
+        """Start a suspended job with what its pods get.
 
         Raises:
             Conflicting: an injected value contradicts one that is there.

@@ -45,7 +45,7 @@ class PodWriter:
         self._clock = clock
 
     async def let_go(self, pod: Json, gate: str, injection: Injection) -> bool:
-        """Take the gate off, and tell the pod where it may run.
+        """Remove the gate, and set where the pod may run.
 
         Raises:
             Conflicting: an injected value contradicts one that is there.
@@ -56,7 +56,7 @@ class PodWriter:
         )
 
     async def place(self, pod: Json, gate: str, selector: Mapping[str, str]) -> bool:
-        """Take a gate off, and bind the pod to nodes with these labels, in one write."""
+        """Remove a gate, and bind the pod to nodes with these labels, in one write."""
 
         def change(current: Json) -> Json | None:
             gates = current["spec"].get("schedulingGates") or ()
@@ -85,7 +85,7 @@ class PodWriter:
         return await self._modify(pod, change)
 
     async def finalize(self, pod: Json) -> bool:
-        """Let the pod go for good once it has ended."""
+        """Release the pod for good once it has ended."""
 
         def change(current: Json) -> Json | None:
             if not has_finalizer(current):

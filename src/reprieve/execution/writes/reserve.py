@@ -88,7 +88,7 @@ class Reservations:
             await self._allocate(each)
 
     async def strip(self, pod: PodRow, annotations: Iterable[str]) -> None:
-        """Take annotations off a pod; one that is gone or replaced is left to its binding.
+        """Remove annotations of a pod; one that is deleted or replaced is left to its binding.
 
         Raises:
             ApiError: the API server refused or failed.

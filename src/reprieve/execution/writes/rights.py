@@ -1,4 +1,4 @@
-"""What the operator may do, asked of the API server before it matters."""
+"""What the operator may do, checked at the API server before it matters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def permitted(
     namespace: str = "",
     name: str = "",
 ) -> bool:
-    """Return whether the API server would let this process do it.
+    """Return whether the API server would allow this process to do it.
 
     Raises:
         ApiError: the question was not answered.

@@ -1,4 +1,4 @@
-"""Removes what would hang, or fail closed, after the operator is gone.
+"""Removes what would hang, or fail closed, after the operator is removed.
 
 1. Stop the operator: scale its Deployments to zero and wait until their pods are gone, so that it
    gives its lease back while it has its rights.
@@ -127,7 +127,7 @@ class Uninstalling:
             await self._clock.sleep(SECOND)
 
     async def _until_released(self) -> None:
-        """Say whether somebody still holds the lease, who would be an operator of another kind."""
+        """Return whether another process still holds the lease, an operator of another kind."""
         try:
             lease: Json = await self._client.get(LEASES, self._namespace, "reprieve", dict)
         except NotFound:
@@ -156,7 +156,7 @@ class Uninstalling:
                 await self._client.delete(PODS, self._namespace, metadata["name"])
 
     async def _end_conversion(self) -> bool:
-        """Let our definitions of Kueue's kinds convert nothing; tell whether there are any."""
+        """Have our definitions of Kueue's kinds convert nothing; return whether there are any."""
         ours = False
         for name in KUEUE_NAMES:
             try:
@@ -186,7 +186,7 @@ class Uninstalling:
                 await self._client.patch(resource, "", CONFIGURATIONS, {"webhooks": None}, dict)
 
     async def _release(self, resource: Resource, finalizer: str, labels: str = "") -> None:
-        """Take a finalizer off all objects of a kind that have it."""
+        """Remove a finalizer from all objects of a kind that have it."""
         released: Counter[str] = Counter()
         try:
             async for page in self._client.list_pages(resource, dict, label_selector=labels):

@@ -56,7 +56,7 @@ log: Final = logging.getLogger("reprieve")
 
 
 class Stopped(Exception):
-    """The process was told to stop before a plane knew what it has to know."""
+    """The process was stopped before a plane knew what it has to know."""
 
 
 class Plane(Protocol):
@@ -197,11 +197,11 @@ class Assembled:
 
 
 def report_of_events(trouble: Exception) -> None:
-    """Say that events could not be written."""
+    """Report that events could not be written."""
     log.warning("events: %s", trouble)
 
 
 def warn(notices: Iterable[Notice]) -> None:
-    """Say what was set and is not as it seems."""
+    """Report what was set and is not as it seems."""
     for notice in notices:
         log.warning("%s is %r: %s", notice.where, notice.value, notice.text)

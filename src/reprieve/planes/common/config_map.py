@@ -33,7 +33,7 @@ def config_map_reflector(
     told: Callable[[ConfigMap | None], None],
     report: Callable[[Exception], None],
 ) -> Reflector[ConfigMap]:
-    """Return what hands one ConfigMap on at every change; None when it is gone."""
+    """Return what hands one ConfigMap on at every change; None when it is deleted."""
     namespace, name = place
     return Reflector(
         client,

@@ -72,7 +72,7 @@ class ForeignDecider:
 
     @property
     def holder(self) -> str:
-        """Who holds a live Lease in a namespace that is no tenant's, empty for nobody."""
+        """Which process holds a live Lease in a namespace that is no tenant's, empty for none."""
         return next((name for where, name in self._alive() if where in self._homes), "")
 
     @property
@@ -170,7 +170,7 @@ class StatusAuthors:
         self._seen: Nanos | None = None  # when the newest of theirs was
 
     def observe(self, managed_fields: Iterable[dict[str, Any]] | None) -> None:
-        """Take note of the authors of an object, each time that it changes."""
+        """Record the authors of an object, each time that it changes."""
         writes = status_writes(managed_fields)
         self._ours = max(self._ours, writes.ours)
         if writes.other and (writes.others, writes.other) > self._others:

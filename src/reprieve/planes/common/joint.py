@@ -1,4 +1,4 @@
-"""What the planes of one process ask each other about a demand, so that one of them evicts for it.
+"""What the planes of one process query each other about a demand, so that one evicts for it.
 
 Each plane that runs registers here when it is assembled; a plane that runs alone finds nobody and
 decides as it always did.
@@ -50,7 +50,7 @@ STARTING_FOR: Final = MINUTE
 
 
 class Verdict(StrEnum):
-    """What the idle plane says of the pods of a demand."""
+    """What the idle plane states of the pods of a demand."""
 
     NOT_ASKED = "NotAsked"  # they have not opted in, or there is no idle work
     STARTING = "Starting"  # it does not know yet who is idle, nor what it evicts already
@@ -71,14 +71,14 @@ REJECTIONS: Final = {
 
 
 class IdleSide(Protocol):
-    """The idle plane, as others ask it."""
+    """The idle plane, as others query it."""
 
     def queued_verdicts(self, workloads: Sequence[Uid]) -> list[Verdict]:
         """Return for each pending Kueue Workload, by uid, whether idle work is evicted for it."""
         ...
 
     def has_opted_in(self, workload: Uid) -> bool:
-        """Whether idle work may go for a Kueue Workload, as far as is known."""
+        """Whether idle work may be evicted for a Kueue Workload, as far as is known."""
         ...
 
     def reclaimable(self) -> frozenset[Uid]:
@@ -95,7 +95,7 @@ class IdleSide(Protocol):
 
 
 class SchedulingSide(Protocol):
-    """The scheduling plane, as others ask it."""
+    """The scheduling plane, as others query it."""
 
     def schedules(self, scheduler_name: str) -> bool:
         """Whether pods of this scheduler name are ours to place."""
@@ -104,7 +104,7 @@ class SchedulingSide(Protocol):
     async def refused_without(
         self, pods: Sequence[Uid], gone: Collection[Uid], idle: Collection[Uid]
     ) -> str:
-        """Return why the pods cannot all be placed once others are gone, empty if they can.
+        """Return why the pods cannot all be placed without others, empty if they can.
 
         `idle`: the pods of all idle work, some of which may have to go by priority alone.
         """
@@ -113,7 +113,7 @@ class SchedulingSide(Protocol):
     async def mixture(
         self, pods: Sequence[Uid], idle: Sequence[IdlePods], most: int = 0
     ) -> Mixture | None:
-        """Return which idle work has to go beside work of lower priority; None where none helps.
+        """Return which idle work to evict beside work of lower priority; None where none helps.
 
         None, too, where priority alone is enough. `idle`: what may go, oldest first. `most`: idle
         work alone is enough, and so many devices or more are no better; 0: it is not enough.
@@ -129,12 +129,12 @@ class SchedulingSide(Protocol):
         ...
 
     def goes_whole(self, group: str) -> bool:
-        """Whether the pods of a group, `namespace/name`, go together or not at all."""
+        """Whether the pods of a group, `namespace/name`, are evicted together or not at all."""
         ...
 
 
 class QuotaSide(Protocol):
-    """The quota plane, as others ask it."""
+    """The quota plane, as others query it."""
 
     def decides(self) -> bool:
         """Whether it decides about Workloads: no Kueue does."""
@@ -143,7 +143,7 @@ class QuotaSide(Protocol):
     async def release(
         self, workload: str, units: Sequence[IdleUnit], promised: Sequence[Promise]
     ) -> Release:
-        """Return which units of idle work, oldest first, have to go for a pending Workload.
+        """Return which units of idle work, oldest first, to evict for a pending Workload.
 
         `promised`: Workloads for which idle work goes already, in their order.
         """
@@ -211,7 +211,7 @@ class Joint:
         mixed: bool = False,
         queued: Collection[str] = (),
     ) -> Beside | None:
-        """Return what the record of a plan for a demand says of other planes; None without any.
+        """Return what the record of a plan for a demand states of other planes; None without any.
 
         The arguments are those of `Beside`; `governor` knows who displaced the demand.
         """

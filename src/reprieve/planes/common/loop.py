@@ -1,4 +1,4 @@
-"""The decision loop of every plane: wait, ask what holds it back, decide, pause after a fault.
+"""The decision loop of every plane: wait, check what holds it back, decide, pause after a fault.
 
 | step | who |
 | --- | --- |
@@ -43,7 +43,7 @@ class HeldBack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a loop goes, in nanoseconds.
+    """How fast a loop runs, in nanoseconds.
 
     `held_back`: until it is asked again what holds it back, told at the level `told_at`. `gather`:
     for how long what comes together is waited for. Where turns take long that is `rest` times as
@@ -57,12 +57,12 @@ class Pace:
     longest: int = 0
 
     def after(self, took: int) -> int:
-        """Return for how long to wait for more after a turn that took so long."""
+        """Return for how long to wait for more after a turn of this duration."""
         return max(self.gather, min(self.rest * took, self.longest))
 
 
 class _Alarm:
-    """Rings when it is told to, now or at the earliest of the instants that it was told of."""
+    """Rings when it is triggered, now or at the earliest of the instants that it was given."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -84,7 +84,7 @@ class _Alarm:
         await self._rung.wait()
 
     def clear(self) -> None:
-        """Take all that was requested by now as answered."""
+        """Count all that was requested by now as answered."""
         self._rung.clear()
 
     def stop(self) -> None:
@@ -197,12 +197,12 @@ class DecisionLoop:
         return why
 
     async def _again_after(self, pause: int) -> None:
-        """Pause whatever is asked meanwhile, then ask."""
+        """Pause whatever is requested meanwhile, then request."""
         await self._clock.sleep(pause)
         self._alarm.ring()
 
     def _report(self, why: str) -> None:
-        """Say once for each reason why nothing is decided, and once that decisions continue."""
+        """Report once for each reason why nothing is decided, and once that decisions continue."""
         if why == self._said:
             return
         self._said = why

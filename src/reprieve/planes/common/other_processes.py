@@ -1,4 +1,4 @@
-"""Demands that an open record of another process serves: nobody of this one evicts for them.
+"""Demands that an open record of another process serves: this one evicts nothing for them.
 
 Records are watched in a process in which not all planes run. One counts while it is open, unless it
 is a dry run or of a plane of this process, whose book knows it earlier. A demand is known by its
@@ -80,12 +80,12 @@ class OtherProcesses:
         return [found for each in objects if (found := self._read(each)) is not None]
 
     def replaced(self, objects: list[_Served], resource_version: str) -> None:
-        """Take a whole list in place of what is known."""
+        """Replace what is known by a whole list."""
         self._open = {name: (plane, names) for name, plane, names in objects}
         self._served = None
 
     def applied(self, obj: Preemption) -> None:
-        """Take a record as it is now."""
+        """Apply a record as it is now."""
         found = self._read(obj)
         if found is None:
             self.deleted(obj)
@@ -100,7 +100,7 @@ class OtherProcesses:
             self._served = None
 
     def _read(self, record: Preemption) -> _Served | None:
-        """Return what is kept of a record, None if it serves nobody, or is of this process."""
+        """Return what is kept of a record, None if it serves no demand, or is of this process."""
         spec, metadata = record.spec, record.metadata
         if (
             metadata.namespace != self._namespace

@@ -42,7 +42,7 @@ class Pauses:
 
 @contextlib.contextmanager
 def alone(told: logging.Logger, what: str) -> Iterator[None]:
-    """Let a fault in a step about one of many be logged, so that the others come next.
+    """Log a fault in a step about one of many, so that the others come next.
 
     Raises:
         Deposed: the fence is closed.
@@ -88,7 +88,7 @@ async def persistent(
 async def recovered(
     recover: Callable[[], Awaitable[None]], clock: Clock, told: logging.Logger
 ) -> None:
-    """Take over the open intents of a former process, and try again until that is done.
+    """Adopt the open intents of a former process, and try again until that is done.
 
     Nobody is evicted before what was begun is known.
 

@@ -1,4 +1,4 @@
-"""What the operator process is told: its arguments, variables and file, read before it connects."""
+"""Settings of the operator process: its arguments, variables and file, read before it connects."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/service
 
 @dataclass(frozen=True, slots=True)
 class OperatorOptions:
-    """What `reprieve run` was told; durations in nanoseconds.
+    """What `reprieve run` was given; durations in nanoseconds.
 
     `scheduler_names`: whose pods are scheduled, each with the default profile; without any, those
     of `scheduler_config` or else the one of `SCHEDULER_NAME`. `settings_text`: what a `config_file`

@@ -61,7 +61,7 @@ _MOST_EXCUSED: Final = 8  # turns with a collection
 
 
 class DecisionStopped(BaseException):
-    """Raised inside a decision that takes too long; not for `except Exception`."""
+    """Raised inside a decision that exceeds its time; not for `except Exception`."""
 
 
 class TookTooLong(ReprieveError):
@@ -80,7 +80,7 @@ def _end(reason: str, accused: Sequence[Accused]) -> None:
 
 
 def _unnoted(plane: Plane, what: str, thread: int) -> None:
-    """Nobody ends this process from outside."""
+    """No one ends this process from outside."""
 
 
 def _nobody() -> Suspects:
@@ -95,7 +95,7 @@ def full_collections() -> int:
 
 @dataclass(frozen=True, slots=True)
 class DecisionLimit:
-    """How long a decision may take, in nanoseconds, and what ends the process for want of threads.
+    """How long a decision may last, in nanoseconds, and what ends the process for want of threads.
 
     `give_up` is told why, and what could not be stopped; `noted` what a plane is at from now on,
     nothing for the empty text, and the system's number of the thread that is at it. `suspects`: of
@@ -113,7 +113,7 @@ class DecisionLimit:
 
 
 def at_work_on(what: str) -> None:
-    """Say what the decision in this thread is at from now on; elsewhere this does nothing."""
+    """State what the decision in this thread is at from now on; elsewhere this does nothing."""
     job = _current()
     if job is not None:
         job.late = False
@@ -150,7 +150,7 @@ class SolverPace:
         self._suspects = suspects
 
     def begin(self, what: str) -> None:
-        """Say what the decision is at from now on.
+        """State what the decision is at from now on.
 
         Raises:
             Ended: it is not to be decided about for now.
@@ -159,7 +159,7 @@ class SolverPace:
         self._suspects.refuse(self._plane, what)
 
     def check(self) -> None:
-        """Return when the decision may take longer.
+        """Return when the decision may last longer.
 
         Raises:
             TookTooLong: it was asked to end.
@@ -171,7 +171,7 @@ class SolverPace:
 
 
 class _Job:
-    """One decision: its work, where the answer goes, and what it is at."""
+    """One decision: its work, where the answer is sent, and what it is at."""
 
     def __init__(
         self, work: Callable[[], Any], limit: int, noted: Callable[[_Job, str], None]
@@ -205,7 +205,7 @@ class _Job:
 
 
 class _Thread(threading.Thread):
-    """Does jobs one after the other, until it is stopped or told to end."""
+    """Does jobs one after the other, until it is stopped or ended."""
 
     def __init__(self) -> None:
         super().__init__(name="solver", daemon=True)
@@ -302,7 +302,7 @@ class Solver:
             return result
 
     def close(self) -> None:
-        """Let the thread end."""
+        """End the thread."""
         if self._thread is not None:
             self._thread.jobs.put(None)
             self._thread = None

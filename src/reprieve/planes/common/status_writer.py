@@ -1,4 +1,4 @@
-"""The one writer of statuses that a plane has only to say of what they are.
+"""The one writer of statuses that a plane only has to name.
 
 A plane asks (`ask`) with a wish, which says as much as it needs to work the status out, and gives a
 pure function from wish to change. The rest is the same for all:

@@ -1,4 +1,4 @@
-"""Work about which deciding ended a whole process: whoever leads next leaves it alone at first.
+"""Work about which deciding ended a whole process: the next leader leaves it alone at first.
 
 C code that keeps the interpreter's lock can be stopped by nobody but the end of the process, and
 whoever leads next would meet the same work again. So the lease keeper writes into an annotation of
@@ -149,7 +149,7 @@ class Suspects:
         self._told: set[tuple[Plane, str]] = set()
 
     def take(self, suspects: Iterable[Suspect]) -> None:
-        """Let these wait from now on."""
+        """Delay these from now on."""
         wall, now = self._clock.wall(), self._clock.monotonic()
         for each in suspects:
             left = min(each.until - wall, pause_after(each.count))

@@ -1,4 +1,4 @@
-"""What a process has to know before it can stand by, asked until the API server answers.
+"""What a process has to know before it can stand by, queried until the API server answers.
 
 A process that leads begins anew when it loses its lease, and it loses it where the API server is
 away for longer than that lasts: so who begins anew may find it away still. Being away is no answer,

@@ -108,7 +108,7 @@ class _Turns(Generic[Key]):
         self._arrived = asyncio.Semaphore(0)
 
     def add(self, key: Key) -> None:
-        """Let a key wait for a worker, or for the end of the look at it."""
+        """Have a key wait for a worker, or for the end of the look at it."""
         if key in self._running:
             self._again.add(key)
         elif key not in self._waiting:

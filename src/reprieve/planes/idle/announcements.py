@@ -1,4 +1,4 @@
-"""What is told once: pods without a usable root, foreign Preemptions, unusable configuration."""
+"""What is reported once: pods without usable root, foreign Preemptions, unusable configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def tell_unresolved(context: IdleContext, pod: PodRecord, error: ResolutionError) -> None:
-    """Say that a pod is not tracked and why: once for each kind of owner that is in the way."""
+    """Report that a pod is not tracked and why: once for each kind of owner in between."""
     text = resolution_error_text(error)
     at = error.lookup
 
@@ -41,7 +41,7 @@ def tell_unresolved(context: IdleContext, pod: PodRecord, error: ResolutionError
 
 
 def tell_denied(context: IdleContext, pod: PodRecord, root: Root) -> None:
-    """Say that a pod's way ends below the controller that is named there, which denies it."""
+    """Report that a pod's owners end below the controller that is named there, which denies it."""
     message = (
         f"{root.denied_by} does not select {root.ref}, which names it as its controller, and is "
         "not its root: it is followed as a workload of its own"
@@ -56,7 +56,7 @@ def tell_denied(context: IdleContext, pod: PodRecord, root: Root) -> None:
 
 
 def tell_foreign(context: IdleContext, record: IntentRecord, namespace: str) -> None:
-    """Say that a Preemption outside of the operator's namespace is ignored."""
+    """Report that a Preemption outside of the operator's namespace is ignored."""
 
     def say() -> None:
         message = (
@@ -71,7 +71,7 @@ def tell_foreign(context: IdleContext, record: IntentRecord, namespace: str) -> 
 
 
 def tell_ignored_config(context: IdleContext, record: ConfigRecord) -> None:
-    """Say that a KaiwoConfig of another name changes nothing."""
+    """Report that a KaiwoConfig of another name changes nothing."""
 
     def say() -> None:
         message = (
@@ -86,7 +86,7 @@ def tell_ignored_config(context: IdleContext, record: ConfigRecord) -> None:
 
 
 def tell_rejected(context: IdleContext, rejected: Rejected) -> None:
-    """Say that a value of the KaiwoConfig is not accepted and therefore not in force."""
+    """Report that a value of the KaiwoConfig is not accepted and therefore not in force."""
     message = f"{rejected.where} is {shown(rejected.value)}; accepted: {rejected.accepted}"
     log.warning("%s", message)
     about = Reference(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", CONFIG_NAME, Uid(""))
@@ -94,7 +94,7 @@ def tell_rejected(context: IdleContext, rejected: Rejected) -> None:
 
 
 def tell_rejected_spec(context: IdleContext, of: Reference, rejected: Rejected) -> None:
-    """Say that a value in the spec of a GpuWorkload is not accepted and therefore not in force."""
+    """Report that a value in the spec of a GpuWorkload is not accepted and not in force."""
 
     def say() -> None:
         message = f"{rejected.where} is {shown(rejected.value)}; accepted: {rejected.accepted}"
@@ -107,7 +107,7 @@ def tell_rejected_spec(context: IdleContext, of: Reference, rejected: Rejected) 
 def tell_overridden(
     context: IdleContext, workload: Reference, root: Reference, one: Notice
 ) -> None:
-    """Say on root and GpuWorkload that an annotation changes nothing while a field overrides it."""
+    """Report on root and GpuWorkload that a field overrides an annotation."""
     message = cut(f"annotation {one.where} is {one.value} and is {one.text}")
     named = message.replace(
         "overridden by spec.", f"overridden by GpuWorkload/{workload.name} spec."
@@ -122,7 +122,7 @@ def tell_overridden(
 
 
 def tell_unknown_action(context: IdleContext, root: Reference, text: str) -> None:
-    """Say that an annotation of a root names no action, and what happens to the root instead."""
+    """Report that an annotation of a root names no action, and what happens to the root instead."""
     message = cut(
         f"annotation {ON_PREEMPTION} of {root} is {shown(text)}; accepted: {', '.join(Action)}; "
         f"in force: {Action.DELETE}"

@@ -138,7 +138,7 @@ class Changes:
         self._evaluator.ask()
 
     def _templates_changed(self, new: Record | None) -> None:
-        """Count the claims of Workloads again that may ask by a template that has come."""
+        """Count the claims of Workloads again that may request by a template that has come."""
         if new is None:
             return
         for record in self._watches.kueue.cache:

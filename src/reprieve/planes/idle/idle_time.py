@@ -41,7 +41,7 @@ class IdleTime:
         self._found: dict[GpuWorkloadKey, _Found] = {}
 
     def polled(self) -> None:
-        """Take note of a poll that has ended."""
+        """Record a poll that has ended."""
         self._seen, self._last = self._now(), self._clock.monotonic()
 
     def since(self, key: GpuWorkloadKey, since: Nanos | None) -> Nanos | None:

@@ -41,7 +41,7 @@ class PodLimits:
         await settled(self._queues, clock)
 
     def delay(self, pods: Iterable[PodRecord], otherwise: int) -> int:
-        """Return for how many nanoseconds work with these pods waits before others go for it."""
+        """Return for how many nanoseconds work with these pods waits before it preempts."""
         found = []
         for pod in pods:
             of_class, _ = self._classes.of(pod.priority_class)
@@ -50,7 +50,7 @@ class PodLimits:
         return max(found, default=otherwise)
 
     def notice(self, pods: Iterable[PodRecord]) -> int:
-        """Return for how many nanoseconds work with these pods may be told."""
+        """Return the longest notice, in nanoseconds, of work with these pods."""
         found = [MOST]
         for pod in pods:
             _, of_class = self._classes.of(pod.priority_class)

@@ -313,7 +313,7 @@ class IdlePlane:
             self.ready = False
 
     async def _recover(self) -> None:
-        """Write this process's epoch into the open intents; the evaluator takes them over."""
+        """Write this process's epoch into the open intents; the evaluator adopts them."""
         left = await self._book.recover()
         if self.context.disruptions is not None:
             await self.context.disruptions.recover(self._book.log, left.records)
@@ -504,7 +504,7 @@ class IdlePlane:
         return {} if facts is None else facts.annotations
 
     def _action_of(self, root: Reference) -> Action:
-        """Return what happens to the root; what is no action (`Tracking` tells) is the default."""
+        """Return what happens to the root; what is no action (`Tracking` has it) is the default."""
         text = self._annotations_of(root).get(ON_PREEMPTION, "")
         try:
             return Action(text) if text else Action.DELETE

@@ -100,7 +100,7 @@ class PodRecord:
 
     @property
     def occupies(self) -> bool:
-        """Whether it holds room on a node."""
+        """Whether it holds capacity on a node."""
         return self.row.node is not None and self.row.phase not in OVER
 
 
@@ -154,7 +154,7 @@ def _interned(labels: Mapping[str, str] | None) -> Mapping[str, str]:
 def _asked_by(
     vendors: Sequence[Vendor], on_nodes: bool
 ) -> Callable[[Pod], tuple[Mapping[str, int], Mapping[str, int]]]:
-    """Return what tells the GPUs of a pod, and with `on_nodes` what it requests beside them."""
+    """Return what changes the GPUs of a pod, and with `on_nodes` what it requests beside them."""
     known: dict[bytes, tuple[Mapping[str, int], Mapping[str, int]]] = {}
     encode = msgspec.json.Encoder().encode
 

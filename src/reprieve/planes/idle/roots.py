@@ -54,7 +54,7 @@ _LIST_FROM: Final = 64  # roots of one kind from which a list is cheaper than si
 
 @dataclass(frozen=True, slots=True)
 class RootFacts:
-    """What the last read of a root said; `annotations` are kept from the last good read."""
+    """What the last read of a root showed; `annotations` are kept from the last good read."""
 
     state: lifecycle_facts.RootState
     annotations: Mapping[str, str]

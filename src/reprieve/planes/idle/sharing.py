@@ -1,4 +1,4 @@
-"""How the GPUs of a workload are shared with work that is not its own, as far as anything says so.
+"""How the GPUs of a workload are shared with work that is not its own, as far as is known.
 
 1. `SameDevice`: an exporter reports one device, by its UUID, for pods of others, too.
 2. `TimeSlicing`, `MPS`: the labels of a node say so on which a pod of it holds GPUs.
@@ -31,7 +31,7 @@ _STRATEGIES: Final = {
 
 
 def strategy_of(labels: Mapping[str, str]) -> SharingReason | None:
-    """Return how a node shares its GPUs, None where its labels do not say that it does."""
+    """Return how a node shares its GPUs, None where its labels do not state that it does."""
     found = (_STRATEGIES.get(labels.get(name, "").lower()) for name in _LABELS)
     return next((each for each in found if each is not None), None)
 

@@ -1,4 +1,4 @@
-"""Why nobody makes way for the demands of the idle plane: counted, told in an event, and answered.
+"""Why no workload is preempted for the demands of the idle plane: counted, in events, answered.
 
 After each evaluation every demand for which nobody makes way is counted by its reason, found by
 sums alone; an event on its GpuWorkload says so when the reason is another one than was told last.
@@ -46,14 +46,14 @@ class Waiting:
         self._told: dict[Uid, Reason] = {}
 
     def record(self, snapshot: IdleSnapshot, evaluation: Evaluation, now: Nanos) -> None:
-        """Count and tell what an evaluation says of the demands; it never fails the caller."""
+        """Count and report the demands of an evaluation; it never fails the caller."""
         try:
             self._count(self._facts(snapshot, evaluation, now))
         except Exception:
             log.exception("the reasons of pending workloads are not reported")
 
     def diagnosis(self, namespace: str, name: str) -> Diagnosis | None:
-        """Return why nobody is preempted for a GpuWorkload.
+        """Return why no workload is preempted for a GpuWorkload.
 
         None: it is not followed, somebody makes way for it, or what it needs is on its way.
         """
@@ -61,7 +61,7 @@ class Waiting:
         return self._asked([key]).get(key)
 
     def diagnoses(self) -> dict[GpuWorkloadKey, Diagnosis]:
-        """Return why nobody is preempted, by `namespace/name` of each GpuWorkload that waits."""
+        """Return why no workload is preempted, by `namespace/name` of each waiting GpuWorkload."""
         waiting = (e.key for e in self._workloads if e.status.phase is Phase.PENDING_GPU)
         return self._asked(sorted(waiting))
 

@@ -67,7 +67,7 @@ class KnownPoll:
 
 @dataclass(slots=True)
 class TrackedWorkload:
-    """One GpuWorkload; `released` is when its last pod went away, as far as seen."""
+    """One GpuWorkload; `released` is when its last pod was deleted, as far as seen."""
 
     object: GpuWorkload
     status: Status

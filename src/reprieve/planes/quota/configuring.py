@@ -39,7 +39,7 @@ R = TypeVar("R")
 
 
 class ConfigurationReader:
-    """Reads the configuration, and remembers what was told of whom."""
+    """Reads the configuration, and remembers what was reported of which object."""
 
     def __init__(self, context: QuotaContext, watches: Watches) -> None:
         self._context = context
@@ -96,7 +96,7 @@ class ConfigurationReader:
         )
 
     def _tell_unusable(self, held: Held[Any], problem: str) -> None:
-        """Say what is wrong with an object that a webhook would have refused."""
+        """Report what is wrong with an object that a webhook would have refused."""
         log.warning("%s cannot be used: %s", held.name, problem)
         kind = type(held.object).__name__
         about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, Uid(held.uid))

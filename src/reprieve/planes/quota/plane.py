@@ -203,12 +203,12 @@ class QuotaPlane:
             self._start(tasks)
 
     def settle(self) -> None:
-        """Take over changed queues in a process that decides nothing; one that does is settled."""
+        """Apply changed queues in a process that decides nothing; one that does is settled."""
         if self._tasks is None:
             self.state.settle()
 
     def take_in(self) -> None:
-        """Take over what the caches hold in a process that decides nothing: it can be asked then.
+        """Apply what the caches hold in a process that decides nothing: it can be queried then.
 
         Who waits is asked of `waiting`. Loops are known to the process that decides alone.
         """
@@ -302,7 +302,7 @@ class QuotaPlane:
             self._workloads_due.add_at(key, Nanos(self.context.clock.wall() + _KUEUE_PERIOD))
 
     def _job_of(self, key: str) -> Reference | None:
-        """Return the job that a key is of, None for a group of pods and for what is gone."""
+        """Return the job that a key is of, None for a group of pods and for deleted ones."""
         if key.startswith(GROUP_PREFIX):
             return None
         kind, held = self.lookup.split(key)
@@ -311,7 +311,7 @@ class QuotaPlane:
         return Reference(kind.api_version, kind.kind, held.namespace, held.name, Uid(held.uid))
 
     def _tell_fault(self, key: str, about: Reference | None) -> None:
-        """Tell whom a fault of ours concerns; it is logged where it is caught."""
+        """Notify the user whom a fault of ours concerns; it is logged where it is caught."""
         if about is not None:
             text = "A fault of the operator keeps it from being looked after: see its log"
             self.context.announce(about, EventText("Warning", "ReconcileFailed", text))

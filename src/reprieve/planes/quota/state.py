@@ -56,7 +56,7 @@ def key_of(workload: kueue.Workload) -> str:
 
 
 def says_why(workload: kueue.Workload) -> bool:
-    """Return whether a Workload that waits says why, rightly or not any more."""
+    """Return whether a Workload that waits states why, rightly or not any more."""
     condition = condition_of(workload.status.conditions, "QuotaReserved")
     return condition is not None and condition.reason != "PendingEvaluation"
 
@@ -114,12 +114,12 @@ class QuotaState:
         self.engine = asyncio.Lock()
 
     def subscribe(self) -> None:
-        """Take over the Workloads that the cache holds, and every change from now on."""
+        """Apply the Workloads that the cache holds, and every change from now on."""
         self._pods.follow()
         self._watches.workloads.cache.subscribe(self._workload_changed)
 
     def follow(self) -> None:
-        """Take over every change of the configuration from now on."""
+        """Apply every change of the configuration from now on."""
         watches = self._watches
         kinds: tuple[HeldWatch[Any], ...] = (
             watches.cluster_queues,
@@ -158,7 +158,7 @@ class QuotaState:
         return {**seen, **dict(self._written)}.values()
 
     def wrote(self, workload: kueue.Workload) -> None:
-        """Take over the answer to a write of ours, unless something newer is known."""
+        """Apply the answer to a write of ours, unless something newer is known."""
         key = key_of(workload)
         known = self.workload(key)
         if known is None or _version(known) <= _version(workload):
@@ -177,7 +177,7 @@ class QuotaState:
         self._woken()
 
     def _take_again(self, key: str) -> None:
-        """Note that something beside the Workload says otherwise of it than before."""
+        """Record that something beside the Workload changes what is known of it."""
         self._row_of.pop(key, None)
         self._dirty[key] = None
         self._woken()
@@ -237,7 +237,7 @@ class QuotaState:
         return self.configuration
 
     def settle(self) -> None:
-        """Take over what has changed."""
+        """Apply what has changed."""
         if self._stale:
             self._configure()
             self._stale = False

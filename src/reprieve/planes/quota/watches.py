@@ -71,7 +71,7 @@ W = TypeVar("W")
 
 
 class Overhead(msgspec.Struct, frozen=True, rename="camel"):
-    """What a pod takes beside its containers."""
+    """What a pod uses beside its containers."""
 
     pod_fixed: kueue.Amounts | None = None
 
@@ -177,7 +177,7 @@ class Watches:
         }
 
     def _queue_of(self, written: _WrittenClusterQueue) -> Held[kueue.ClusterQueue]:
-        """Return the queue without its authors, who are taken note of."""
+        """Return the queue without its authors, which are recorded."""
         self.cluster_queue_authors.observe(written.metadata.managed_fields)
         return Held.of(msgspec.convert(written, kueue.ClusterQueue, from_attributes=True))
 

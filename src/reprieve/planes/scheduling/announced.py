@@ -52,7 +52,7 @@ class Announced:
             self._disturb()
 
     def gone(self, uid: Uid) -> None:
-        """The pod is gone."""
+        """The pod was deleted."""
         self._nodes.pop(uid, None)
         now = self._clock.monotonic()
         self._left[uid] = now
@@ -63,5 +63,5 @@ class Announced:
             del self._left[oldest]
 
     def left(self, uid: Uid) -> bool:
-        """Whether the pod has come and gone."""
+        """Whether the pod was created and deleted."""
         return uid in self._left

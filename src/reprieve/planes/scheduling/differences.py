@@ -45,11 +45,11 @@ def decisive(row: GroupRow) -> GroupRow:
 
 
 def protected(row: PodRow | GroupRow) -> tuple[str, int | None]:
-    """Return what keeps others from taking its room, however far it is."""
+    """Return what keeps others from using its capacity, however far it is."""
     return row.protection, row.min_runtime
 
 
 def min_runtime(row: PodRow | GroupRow | Entry) -> int | None:
-    """Return the minimum runtime that an object declares, None for one that says nothing of it."""
+    """Return the minimum runtime that an object declares, None for one that declares none."""
     said: int | None = row.row.min_runtime if isinstance(row, Entry) else row.min_runtime
     return said

@@ -111,7 +111,7 @@ class Watched(Generic[W]):
 def kinds(
     policy: Policy, turns: NodeTurns | None = None, *, classes: bool = False
 ) -> Sequence[Watched[Any]]:
-    """Return all kinds but PodGroups; `turns` is told of the turns that stand on nodes.
+    """Return all kinds but PodGroups; `turns` gets the turns that stand on nodes.
 
     `classes`: PriorityClasses in any case.
     """

@@ -30,7 +30,7 @@ class Memberships:
         return self._members.get(key, frozenset())
 
     def seen(self, row: PodRow) -> None:
-        """Take note of a pod as it is now."""
+        """Record a pod as it is now."""
         if not row.group:
             return
         if row.finished:

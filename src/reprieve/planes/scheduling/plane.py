@@ -316,7 +316,7 @@ class SchedulingPlane:
         return next(iter(self.troubles()), "")
 
     def _others(self) -> Callable[[Displacement], bool] | None:
-        """Return who is told of what others displaced, None where nobody looks for it."""
+        """Return the follower of what others displaced, None where none looks for it."""
         context = self.context
         if not context.watch_others:
             return None
@@ -341,7 +341,7 @@ class SchedulingPlane:
         self.bindings.seen(row.uid)
 
     def _group_gone(self, group: GroupRow) -> None:
-        """Nobody knows when its pods come again: the room that is kept for them is for others."""
+        """When its pods come again is not known: the capacity kept for them is for others."""
         self.statuses.forget(group.uid)
         deadline = self.context.clock.monotonic() + _CLEARED_FOR
         for row in self.state.members(group.key):

@@ -1,4 +1,4 @@
-"""Tells people whose annotations for preemption have no effect, and why.
+"""Reports to users which annotations for preemption have no effect, and why.
 
 Looked at are those that have just said something, once all classes are known: a class that is not
 there, a pod that is in a group, a value that is no higher than the priority it has anyway; of the

@@ -1,4 +1,4 @@
-"""Volumes and devices that are about to be written: they count as taken until they are seen so.
+"""Volumes and devices that are about to be written: they count as used until they are seen so.
 
 Between a decision and the watch's answer an object may change in other ways, so what is expected is
 laid over every version that comes until one shows it. Source: the design's "State that can be
@@ -46,7 +46,7 @@ class Reserved:
         self._expected: dict[tuple[Kind, _Key], list[_Expected]] = {}
 
     def reserve(self, member: Member) -> None:
-        """Count volumes and devices as taken that are about to be written for a pod."""
+        """Count volumes and devices as used that are about to be written for a pod."""
         for volume in member.volumes:
             key = (volume.namespace, volume.claim)
             claim = self._stored(Kind.CLAIM, key)
@@ -87,7 +87,7 @@ class Reserved:
         return replace(entry, row=row)
 
     def gone(self, kind: Kind, key: _Key) -> None:
-        """The object is gone, and nothing is expected of it."""
+        """The object was deleted, and nothing is expected of it."""
         self._expected.pop((kind, key), None)
 
     def _expect(self, kind: Kind, key: _Key, expected: _Expected) -> None:
@@ -126,6 +126,6 @@ def _after(row: Any, expected: _Expected) -> Any:
 
 
 def unused(entry: Entry) -> bool:
-    """Whether it is a ResourceClaim that nobody uses."""
+    """Whether it is a ResourceClaim without users."""
     claim = entry.row
     return isinstance(claim, ResourceClaimRow) and not claim.reserved_for

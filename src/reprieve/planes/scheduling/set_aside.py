@@ -1,4 +1,4 @@
-"""Units that are set aside, told, and tried again later.
+"""Units that are set aside, notified, and tried again later.
 
 They are those about which deciding took too long, those about which it ended an earlier process
 (`suspects`), and those whose plan could not be recorded.
@@ -79,7 +79,7 @@ class SetAside:
             self._faults.forget(unit.name)
 
     def hold(self, unit: Unit, stopped: TookTooLong) -> None:
-        """Set a unit aside, and tell it."""
+        """Set a unit aside, and notify it."""
         pause, _ = self._hold(unit, _LONGEST_PAUSE if stopped.left else 1)
         log.error("%s; it is retried after %d s, or when it changes", stopped, pause)
         outcome = "left" if stopped.left else "stopped"
@@ -88,7 +88,7 @@ class SetAside:
         self._announce(unit, message, wording.decision_stopped(message))
 
     def put_ended(self, unit: Unit, until: Nanos) -> None:
-        """Set a unit aside of which deciding ended an earlier process, and tell it.
+        """Set a unit aside of which deciding ended an earlier process, and notify it.
 
         `until` is in monotonic nanoseconds.
         """
@@ -100,7 +100,7 @@ class SetAside:
         self._announce(unit, message, wording.decision_stopped(message))
 
     def put_unrecorded(self, unit: Unit, failure: Exception) -> int:
-        """Set a unit aside whose plan cannot be recorded, tell it, and return until when.
+        """Set a unit aside whose plan cannot be recorded, notify it, and return until when.
 
         The instant is in monotonic nanoseconds.
         """

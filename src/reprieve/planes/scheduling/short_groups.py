@@ -1,4 +1,4 @@
-"""Tells pods and groups that wait because a gang lacks members, or names a group that is not there.
+"""Notifies pods and groups that wait since a gang lacks members, or its group is missing.
 
 Told is who has waited for some seconds, so that nobody is told whose gang is just being created: in
 the `PodScheduled` condition of its pods, the condition of the group, and one event each for every
@@ -72,7 +72,7 @@ class ShortGroups:
         self._waits: dict[Uid, _Wait] = {}
 
     def reconcile(self, now: int) -> None:
-        """Tell those who have waited for long enough; called every second or so."""
+        """Notify those that have waited for long enough; called every second or so."""
         before, self._waits = self._waits, {}
         for each in self._all():
             wait = before.get(each.uid)

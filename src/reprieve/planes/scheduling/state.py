@@ -148,7 +148,7 @@ class ClusterState:
         self._announced.claimed(uid, node, self._pods.get(uid))
 
     def known_pod(self, uid: Uid) -> bool:
-        """Whether a pod that another scheduler announced is counted, or has come and gone."""
+        """Whether a pod that another scheduler announced is counted, or was created and deleted."""
         return uid in self._pods or self._announced.left(uid)
 
     def _disturb(self) -> None:
@@ -157,7 +157,7 @@ class ClusterState:
     # Changes.
 
     def apply(self, change: Change, written: Written | None = None) -> None:
-        """Apply one object, or that it is gone."""
+        """Apply one object, or its deletion."""
         if isinstance(change, PodRow):
             self._pod(change, written)
         elif isinstance(change, Gone):
@@ -184,7 +184,7 @@ class ClusterState:
         self._after_rows(changes)
 
     def complete(self, kind: Kind, uids: Set[Uid]) -> None:
-        """End the first list of a kind, all of which was taken in: what it does not name is gone.
+        """End the first list of a kind, all of which was applied: other objects are deleted.
 
         That may be something, where an earlier attempt at the list has failed.
         """
@@ -271,7 +271,7 @@ class ClusterState:
         self._requeue(pod_events(old, row))
 
     def _protection_changed(self, row: PodRow | GroupRow) -> None:
-        """Whoever waits for victims may find some now."""
+        """Units that wait for victims may find some now."""
         self.declared.again(row)
         pods = self.members(row.key) if isinstance(row, GroupRow) else iter((row,))
         placed = next((pod for pod in pods if pod.node), None)
@@ -279,7 +279,7 @@ class ClusterState:
             self._freed(placed)
 
     def unassume(self, row: PodRow) -> None:
-        """A pod that was counted on a node does not come there: others may have its room."""
+        """A pod that was counted on a node does not come there: others may have its capacity."""
         self.cluster.forget(row.uid)
         self._freed(row)
 
@@ -299,7 +299,7 @@ class ClusterState:
                 self._protection_changed(row)
 
     def _runtime_changed(self, old: Entry | None, row: Entry) -> None:
-        """Whoever waits may find victims among those of a namespace or class, or no longer."""
+        """Units that wait may find victims among those of a namespace or class, or no longer."""
         self.declared.by_runtime(old, row)
         if (None if old is None else min_runtime(old)) == min_runtime(row):
             return

@@ -33,7 +33,7 @@ __all__ = ["Statuses"]
 
 @dataclass(frozen=True, slots=True)
 class _PodWish:
-    """`nominated` None leaves the nomination as it is, empty takes it away."""
+    """`nominated` None leaves the nomination as it is, empty removes it."""
 
     row: PodRow
     condition: ConditionText | None
@@ -95,7 +95,7 @@ class Statuses:
         self._writer.ask(row.uid, _GroupWish(row, condition))
 
     def forget(self, uid: Uid) -> None:
-        """The object is gone or bound: nothing more is written."""
+        """The object is deleted or bound: nothing more is written."""
         self._writer.forget(uid)
         self._sent.forget(uid)
 
@@ -142,7 +142,7 @@ class Statuses:
         return {"conditions": [self._condition(row.uid, wish.condition, stands)]}
 
     def _wrote(self, uid: Uid, wish: _Wish, answer: Json) -> None:
-        """Remember what was written until the watch shows it; of what is gone, nothing."""
+        """Remember what was written until the watch shows it; of deleted objects, nothing."""
         if not self._is_there(uid, wish):
             return
         sent = self._sent.get(uid) or _Sent()

@@ -1,4 +1,4 @@
-"""Who waits in the scheduling plane and why: told in events, counted, and answered when asked.
+"""What waits in the scheduling plane and why: in events, counted, and answered on query.
 
 A unit is a pod, or a group with its queued pods. Its reason is that of its last attempt, or of what
 keeps it from being tried (`engine.diagnosis.scheduling`). The conditions and events of
@@ -71,7 +71,7 @@ class WaitingUnit:
 
 @dataclass(slots=True)
 class _Stand:
-    """Since when a reason stands, and whether it was told."""
+    """Since when a reason stands, and whether it was reported."""
 
     reason: Reason
     since: int
@@ -114,7 +114,7 @@ class Waiting:
             self._found[attempt.unit.name] = found
 
     def is_sampled(self) -> bool:
-        """Count a refusal; tell whether what it was decided on is to be written to the log."""
+        """Count a refusal; return whether what it was decided on is to be written to the log."""
         decision_log = self._context.decision_log
         return decision_log is not None and decision_log.samples.is_due()
 
@@ -163,7 +163,7 @@ class Waiting:
     # Telling.
 
     def reconcile(self, now: int) -> None:
-        """Count who waits, and tell those whose reason is new; called every second or so."""
+        """Count what waits, and report new reasons; called every second or so."""
         if self._looked is not None and now - self._looked < _PERIOD:
             return
         self._looked = now
@@ -193,7 +193,7 @@ class Waiting:
         self._context.metrics.show_waiting(Plane.SCHEDULING, counts)
 
     def _told_before(self, unit: WaitingUnit) -> bool:
-        """Whether the unit was told that it waits before this process began."""
+        """Whether the unit was notified that it waits before this process began."""
         group = self._state.group(unit.key)
         objects = [row.uid for row in unit.pods] if group is None else [group.uid]
         standing = [self._state.written.get(uid) for uid in objects]

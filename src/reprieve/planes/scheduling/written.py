@@ -24,7 +24,7 @@ class Written:
 
 
 def written(conditions: Iterable[Condition] | None, type: str, generation: int) -> Written:
-    """Return what the condition of this type says in an object of this generation."""
+    """Return what the condition of this type states in an object of this generation."""
     for each in conditions or ():
         if each.type == type:
             triple = (each.status, each.reason or "", each.message or "")

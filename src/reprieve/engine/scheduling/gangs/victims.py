@@ -20,7 +20,7 @@ __all__ = ["victim_units", "whole_gangs"]
 
 
 def whole_gangs(snapshot: Snapshot, job: Job, possible: Possible) -> tuple[Possible, list[I64]]:
-    """Return the possible victims without gangs that cannot go whole, and the gangs that can."""
+    """Return the possible victims without gangs that stay whole, and the other gangs."""
     slot_of = {
         uid: slot for slot, uid in enumerate(snapshot.pod_uids) if snapshot.pod_node[slot] >= 0
     }

@@ -113,7 +113,7 @@ class Queue:
             self._drop(entry)
 
     def group_changed(self, key: str, now: int, *, lowered: bool = False) -> None:
-        """The group object has come, changed or gone; `lowered`: its minCount is lower now."""
+        """The group object was created, changed or deleted; `lowered`: its minCount is lower."""
         row = self._facts.group(key)
         if row is None:
             for each in {key, *self._trees} & self._entries.keys():

@@ -1,4 +1,4 @@
-"""What a plane tells the governor of disruptions about its plans, so that every plane knows of it.
+"""What a plane reports to the governor about its plans, so that every plane knows of it.
 
 A plan counts from when it is decided, since others are decided before it is over: each of its units
 is one displacement. Who was not evicted in the end, or whose plan could not be recorded, is taken
@@ -95,7 +95,7 @@ class PlaneDisplacements:
         priority: int = 0,
         asks: HarmSide | None = None,
     ) -> Issued:
-        """Take note of a plan that was decided.
+        """Record a plan that was decided.
 
         `victims` are those of the plan, in its order; `priority` is the preemptor's. `asks`: how
         harm budgets know the preemptor, None for what is known of its line of work.
@@ -159,7 +159,7 @@ class PlaneDisplacements:
             del self._evicts[next(iter(self._evicts))]
 
     def recorded(self, record: str, issued: Issued) -> None:
-        """A plan stands in the record of this name: what becomes of it is told by `ended`."""
+        """A plan stands in the record of this name: what becomes of it is reported by `ended`."""
         self._open[record] = issued
         self._written(issued)
 
@@ -211,7 +211,7 @@ class PlaneDisplacements:
                 self.governor.harm.undo(harm)
 
     def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
-        """Take over what former processes did; of plans that are open `ended` says the rest.
+        """Adopt what former processes did; of open plans `ended` reports the rest.
 
         The preemptor of a completed plan is taken to have got its room, unless it still waits. What
         it has not got of a plan that was `interrupted`, by the name of its record, or that was

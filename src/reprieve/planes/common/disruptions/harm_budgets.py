@@ -136,7 +136,7 @@ class HarmBudgets:
             self._governor.harm.adopt(self._budgets)
 
     def label(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """Take the labels of a namespace; None where it is gone."""
+        """Apply the labels of a namespace; None where it is deleted."""
         before = self._labels.get(name)
         if labels is None:
             self._labels.pop(name, None)
@@ -175,7 +175,7 @@ class _Namespaces:
         return []
 
     def replaced(self, objects: list[Namespace], resource_version: str) -> None:
-        """A list is complete; who is gone since is in nobody's way."""
+        """A list is complete; objects deleted since count no more."""
 
     def applied(self, obj: Namespace) -> None:
         self._told.label(obj.metadata.name, obj.metadata.labels or {})

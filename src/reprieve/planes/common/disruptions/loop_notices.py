@@ -81,17 +81,17 @@ class LoopNotices:
     # What planes say.
 
     def remember(self, lineage: Lineage, known: Reference) -> None:
-        """Know a lineage that took part in a displacement by this object."""
+        """Know a lineage that was part of a displacement by this object."""
         self._known[lineage] = known
 
     def again(self, party: Party, known: Reference) -> None:
-        """Know a lineage by its new object, if it took part in a displacement."""
+        """Know a lineage by its new object, if it was part of a displacement."""
         if party.lineage in self._known:
             self._known[party.lineage] = known
 
     @property
     def knows_any(self) -> bool:
-        """Whether any lineage took part in a displacement."""
+        """Whether any lineage was part of a displacement."""
         return bool(self._known)
 
     def issued(self, pair: Pair) -> None:
@@ -99,7 +99,7 @@ class LoopNotices:
         self._unwritten[pair] += 1
 
     def written(self, pair: Pair) -> None:
-        """A displacement was recorded, or taken back."""
+        """A displacement was recorded, or undone."""
         self._unwritten[pair] -= 1
         if self._unwritten[pair] <= 0:
             del self._unwritten[pair]
@@ -114,7 +114,7 @@ class LoopNotices:
     # What is named.
 
     async def show(self, now: Nanos) -> None:
-        """Name who is held and what goes in a circle now, and no other."""
+        """Name which lineages are held and in a loop now, and no other."""
         if self._busy:
             return
         self._busy = True

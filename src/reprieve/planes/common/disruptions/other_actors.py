@@ -59,7 +59,7 @@ _NAMESPACES: Final = 10_000
 
 
 class _Event(msgspec.Struct, frozen=True, rename="camel"):
-    """As much of an Event as says who was evicted when."""
+    """As much of an Event as states what was evicted when."""
 
     metadata: Metadata
     involved_object: ObjectRef
@@ -97,7 +97,7 @@ class OtherActors:
         self._counted_since = clock.wall()
 
     def displaced(self, row: Displacement, once: Nanos | None = None) -> bool:
-        """Take note of a displacement, if it is new; `once`: by when the same object is the same.
+        """Record a displacement, if it is new; `once`: by when the same object is the same.
 
         Of pods, which do not come back, there is none: the first that is told of one counts.
         """
@@ -195,7 +195,7 @@ class OtherActors:
                 )
 
     async def _party(self, about: ObjectRef, kind: Resource) -> Party:
-        """Return the lineage of an object; of one that is gone it is one of its own."""
+        """Return the lineage of an object; of a deleted one it is one of its own."""
         owner = label = ""
         try:
             found: dict[str, Any] = await self._client.get(kind, about.namespace, about.name, dict)
@@ -235,7 +235,7 @@ class OtherActors:
 
 
 def _kind_of(about: ObjectRef) -> Resource | None:
-    """Return which kind an event tells of; None where what it tells of cannot be there.
+    """Return which kind an event is about; None where that cannot be there.
 
     The API server checks no name, version or uid in events: they become addresses, and are kept.
     """

@@ -41,7 +41,7 @@ _WHOLE: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Twofold(NamedTuple):
-    """One object: what a struct reads of it, and all of it where somebody wants that."""
+    """One object: what a struct reads of it, and all of it where a reader wants that."""
 
     part: Any
     whole: Json | None
@@ -80,7 +80,7 @@ class Form(Generic[W]):
 
 
 def read_for(forms: Sequence[Form[Any]]) -> type[Any] | Reading[Any]:
-    """Return how a kind is read for all of these, which go with each other."""
+    """Return how a kind is read for all of these, which belong together."""
     structs = [form for form in forms if not form.is_whole]
     if not structs:
         return forms[0].type

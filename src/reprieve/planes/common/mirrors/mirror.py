@@ -67,7 +67,7 @@ class Followed(Generic[W]):
 
     @property
     def followed(self) -> bool:
-        """Whether it is told of anything now."""
+        """Whether it follows anything now."""
         return self._feed is not None
 
     async def run(self) -> None:
@@ -105,7 +105,7 @@ class Mirror:
         return Followed(self, resource, Form(type, whole), sink, report, restarted)
 
     def join(self, follower: Followed[Any]) -> _Feed:
-        """Begin to tell a follower."""
+        """Begin to notify a follower."""
         for feed in self._feeds:
             if feed.suits(follower):
                 feed.add(follower)
@@ -141,12 +141,12 @@ class _Feed:
         )
 
     def add(self, follower: Followed[Any]) -> None:
-        """Tell one more, from a new list on."""
+        """Notify one more follower, from a new list on."""
         self._followers.append(follower)
         self._restart()
 
     def remove(self, follower: Followed[Any]) -> bool:
-        """Tell one fewer; return whether anybody is left."""
+        """Notify one follower fewer; return whether any is left."""
         self._followers.remove(follower)
         self._ends.pop(id(follower), None)
         return bool(self._followers)
@@ -213,7 +213,7 @@ class _Feed:
 
 
 class _One:
-    """Tells the only follower."""
+    """Notifies the only follower."""
 
     def __init__(self, follower: Followed[Any]) -> None:
         self._follower = follower
@@ -232,7 +232,7 @@ class _One:
 
 
 class _All:
-    """Tells all followers; what one of them fails at is raised once all others were told."""
+    """Notifies all followers; what one of them fails at is raised once all others were notified."""
 
     def __init__(self, followers: Sequence[Followed[Any]]) -> None:
         self._followers = followers

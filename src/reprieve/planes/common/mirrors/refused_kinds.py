@@ -1,4 +1,4 @@
-"""Tell kinds that exist but may not be read from kinds that the server does not have.
+"""Separate kinds that exist but may not be read from kinds that the server does not have.
 
 The API server answers 403 before it looks whether a kind exists. A kind that is not there protects
 nobody, so its absence holds nothing back; one that is there may protect somebody, so that nothing
@@ -57,7 +57,7 @@ class RefusedKinds:
         self._refused = asyncio.Event()
 
     def report(self, trouble: Exception) -> None:
-        """Take note of the trouble of a reflector; a refusal is told of once its kind is found."""
+        """Record the trouble of a reflector; a refusal is reported once its kind is found."""
         if isinstance(trouble, Forbidden):
             self._refused.set()
 
@@ -76,7 +76,7 @@ class RefusedKinds:
         return [each for each in kinds if not self.absent(each)]
 
     async def run(self, kinds: Sequence[_Read]) -> None:
-        """Ask discovery about each refused kind until cancelled."""
+        """Query discovery about each refused kind until cancelled."""
         while True:
             await self._refused.wait()
             self._refused.clear()

@@ -1,4 +1,4 @@
-"""What priority classes and queues say of delays and notices, and whose word counts.
+"""What priority classes and queues state of delays and notices, and which statement counts.
 
 1. How long work waits before it preempts: its class of priorities decides, else its ClusterQueue,
    else the section of the plane.
@@ -47,13 +47,13 @@ _LABELS: Final = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/local-queue-name"
 
 
 def decided_delay(of_class: int | None, of_queue: int | None, otherwise: int) -> int:
-    """Return how long work waits before it preempts; None for who says nothing."""
+    """Return how long work waits before it preempts; None where nothing is stated."""
     said = of_queue if of_class is None else of_class
     return otherwise if said is None else said
 
 
 def least_notice(*allowed: int | None) -> int:
-    """Return for how long work is told at most; None for who says nothing."""
+    """Return the longest notice of work; None where nothing is stated."""
     return min((each for each in allowed if each is not None), default=MOST)
 
 
@@ -103,7 +103,7 @@ def _compare(changed: Callable[[], None], old: _Said | None, new: _Said | None) 
 
 
 class ClassLimits:
-    """What PriorityClasses say; `watches` are to be started by the plane."""
+    """What PriorityClasses state; `watches` are to be started by the plane."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._classes = watcher.watch(_PRIORITIES, PriorityClass, lambda obj: _said(obj.metadata))
@@ -112,13 +112,13 @@ class ClassLimits:
         yield self._classes
 
     def of(self, name: str) -> tuple[int | None, int]:
-        """Return the delay that a class says, None where it says none, and the notice allowed."""
+        """Return the delay that a class states, None where it has none, and the notice allowed."""
         found = self._classes.cache.named("", name) if name else None
         return (None, MOST) if found is None else (found.delay, found.notice)
 
 
 class QueueLimits:
-    """What LocalQueues and ClusterQueues say, where Kueue's API is served."""
+    """What LocalQueues and ClusterQueues state, where Kueue's API is served."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._local = watcher.watch(
@@ -135,7 +135,7 @@ class QueueLimits:
         return iter((self._local, self._cluster))
 
     def of(self, namespace: str, name: str) -> tuple[int | None, int]:
-        """Return the delay that the queue of a pod says, None where it says none, and the notice.
+        """Return the delay that the queue of a pod states, None where it has none, and the notice.
 
         `name` of its LocalQueue, which says nothing of delays: its ClusterQueue does.
         """

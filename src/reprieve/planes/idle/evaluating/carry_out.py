@@ -84,7 +84,7 @@ class CarryOut:
         self._unrecorded = Faults()  # plans by id, in wall time
 
     def answers(self, effects: Iterable[Effect]) -> None:
-        """Carry out what is told."""
+        """Carry out the effects."""
         for effect in effects:
             match effect:
                 case CountDeclined(declined):
@@ -212,7 +212,7 @@ class CarryOut:
         return found
 
     def _beside(self, plan: Plan) -> Beside | None:
-        """Return what the record of a plan says of other planes."""
+        """Return what the record of a plan states of other planes."""
         return self._context.joint.beside(
             self._context.governor,
             self._returning(plan) or self._displacements.demand_of(plan),
@@ -223,7 +223,7 @@ class CarryOut:
         )
 
     def _tell_unrecorded(self, plan: Plan, failure: ApiError) -> None:
-        """Hold a plan that could not be written down, and tell whom it was for."""
+        """Hold a plan that could not be recorded, and notify its preemptor."""
         log.error("plan %s cannot be recorded: %s", plan.id, failure)
         self._context.metrics.unrecorded.labels(plan.plane).inc()
         clock = self._context.clock

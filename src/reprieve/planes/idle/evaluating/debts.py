@@ -1,4 +1,4 @@
-"""What displaced work may take back, as the records of its displacement say (`engine.idle.debts`).
+"""What displaced work may reclaim, by the records of its displacement (`engine.idle.debts`).
 
 A dry run counts for nothing, nor does a record that does not say who went.
 """

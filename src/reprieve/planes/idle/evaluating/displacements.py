@@ -40,7 +40,7 @@ _AT_WORK: Final = (Phase.ACTIVE, Phase.IDLE)
 
 
 class IdleDisplacements:
-    """Requests a snapshot, and tells of plans.
+    """Requests a snapshot, and reports plans.
 
     `lost_with`: what work is lost with a root. `loops`: who names loops;
     `returns`: who tells when displaced work runs again.
@@ -69,7 +69,7 @@ class IdleDisplacements:
         self._waiting: dict[GpuWorkloadKey, Party] = {}
 
     def holds(self, rows: Sequence[Workload]) -> dict[str, Mapping[Uid, Hold]]:
-        """Return who is held from each demand, by root, and from nobody under the empty key."""
+        """Return what is held from each demand, by root, and from none under the empty key."""
         pending = [w for w in rows if w.status.phase is _PENDING]
         demands = {w.key: self.lines.of(w.root) for w in pending}
         priorities = {w.key: self.lines.priority(w.root) for w in pending}
@@ -100,7 +100,7 @@ class IdleDisplacements:
         priorities: Mapping[GpuWorkloadKey, int | None],
         found: dict[str, Mapping[Uid, Hold]],
     ) -> None:
-        """Add whom harm budgets spare from each demand, and from nobody."""
+        """Add what harm budgets spare from each demand, and from none."""
         self.harm.forget(map(str, demands))
         candidates = self.harm.candidates(idle if demands else ())
         for key, party in demands.items():
@@ -120,7 +120,7 @@ class IdleDisplacements:
         return self.harm.refuses(key, plan, self.harm.asking(party, priority))
 
     def issue(self, plan: Plan) -> Issued:
-        """Take note of a plan."""
+        """Record a plan."""
         demand = self._demand(plan)
         priority = None if demand is None else self.lines.priority(demand.root)
         return self.told.issue(
@@ -141,7 +141,7 @@ class IdleDisplacements:
         )
 
     def priority_of(self, plan: Plan) -> int | None:
-        """Return the priority of the demand that a plan is for, None where it is for nobody."""
+        """Return the priority of the demand that a plan is for, None where it is for none."""
         demand = self._demand(plan)
         return None if demand is None else self.lines.priority(demand.root)
 
@@ -169,7 +169,7 @@ class IdleDisplacements:
                 self._returns.runs(party, pod.uid, Nanos(pod.row.started), root.uid)
 
     def pod_ended(self, root: Reference) -> None:
-        """A pod of this root is gone."""
+        """A pod of this root was deleted."""
         self.lines.pod_ended(root, self._clock.wall())
         if not any(self._workloads.of_root(root.uid)):
             self.lines.forget(root.uid)
@@ -179,7 +179,7 @@ class IdleDisplacements:
         self._governor.failed(self.lines.of(root), self._clock.wall())
 
     def restore(self, intents: Iterable[Preemption], interrupted: Collection[str]) -> None:
-        """Take over what former processes did."""
+        """Adopt what former processes did."""
         self.told.restore(intents, interrupted)
 
     def _held_from(
@@ -203,7 +203,7 @@ class IdleDisplacements:
         return found
 
     def _note_served(self, demands: Mapping[GpuWorkloadKey, Party]) -> None:
-        """Take note of those who waited at the last look and work now."""
+        """Record which work waited at the last look and works now."""
         now = self._clock.wall()
         for key, party in self._waiting.items():
             held = self._workloads.get(key)

@@ -42,14 +42,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CountDeclined:
-    """Count a demand that is not served, or a victim that is not taken, by its reason."""
+    """Count a demand that is not served, or a victim that is not evicted, by its reason."""
 
     declined: Declined
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Say something in the log."""
+    """Write a line to the log."""
 
     level: int
     text: str
@@ -89,7 +89,7 @@ Effect: TypeAlias = CountDeclined | Log | TellOnce | EvaluateAt | Refuse | Begin
 
 
 def answers_of(evaluation: Evaluation, policy: Policy) -> Iterator[Effect]:
-    """Yield what is told of an evaluation, whatever becomes of its plans."""
+    """Yield what is reported of an evaluation, whatever becomes of its plans."""
     for declined in evaluation.declined:
         yield CountDeclined(declined)
         yield Log(logging.DEBUG, f"{declined.subject.name}: {declined_text(declined)}")

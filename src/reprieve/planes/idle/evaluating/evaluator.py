@@ -56,7 +56,7 @@ _PACE: Final = Pace(held_back=SECOND, told_at=logging.WARNING, gather=SECOND // 
 
 
 class Evaluator:
-    """Runs evaluations one at a time, whenever asked and when time alone may change the answer.
+    """Runs evaluations one at a time, on request and when time alone may change the answer.
 
     `snapshot` gives the engine's view with the claims handed in; `intents` all Preemptions of the
     plane; `roots` what is known of roots;

@@ -45,11 +45,11 @@ class IdleHarm:
         return bool(self._governor.harm)
 
     def candidates(self, idle: Iterable[Workload]) -> Evaluated:
-        """Return whom budgets are asked about, for all demands of an evaluation."""
+        """Return what budgets are queried about, for all demands of an evaluation."""
         return Evaluated([workload.root for workload in idle])
 
     def held(self, key: str, asks: HarmSide | None, idle: Evaluated) -> dict[Uid, Hold]:
-        """Return which roots budgets spare from a demand; `asks`: None for nobody."""
+        """Return which roots budgets spare from a demand; `asks`: None for none."""
         now, losses = self._clock.wall(), idle.lost
         with self._governor.guard:
             doubtful = self._asking.in_doubt(key, asks, now, idle, self._lost_with)
@@ -75,7 +75,7 @@ class IdleHarm:
         return {Uid(uid): hold for uid, hold in held.items()}
 
     def _report(self, root: Reference, hold: BudgetHold) -> None:
-        """Log once which idle work of policy Always stays: nothing waits that could say so."""
+        """Log once which idle work of policy Always stays: no demand waits that could show it."""
         if self._spared.get(root.uid) != hold.budget:
             log.info(
                 "idle %s %s/%s is not evicted before %s: harm budget %s is used up",

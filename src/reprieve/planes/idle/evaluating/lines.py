@@ -68,7 +68,7 @@ class Lines:
         return max((pod.priority for pod in self._pods_of(root) if pod.row.live), default=None)
 
     def pod_ended(self, root: Reference, at: Nanos) -> None:
-        """A pod of a root is gone: if it was the last one, work may be submitted in its place."""
+        """A pod of a root was deleted: after the last one, work may be submitted to replace it."""
         if not any(pod.row.live for pod in self._pods_of(root)):
             self._governor.ended(party_of_root(root), at)
 

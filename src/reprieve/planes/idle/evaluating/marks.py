@@ -76,7 +76,7 @@ _DO: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the subject of a victim or guard says now, read from the API server.
+    """What the subject of a victim or guard states now, read from the API server.
 
     `found` None: it is gone. `marked`: it carries the mark of this plan. `evicted`: its system
     holds it for evicted.
@@ -183,7 +183,7 @@ class Marks:
         *,
         by_uid: bool = False,
     ) -> None:
-        """Take the mark back."""
+        """Remove the mark."""
         row = self._row(found)
         status = replace(
             row.status,
@@ -318,7 +318,7 @@ class Marks:
 
 
 def _worded(texts: Sequence[EventText], victim: Victim, eviction: Eviction) -> list[EventText]:
-    """Return the events with the words of the action that was taken."""
+    """Return the events with the words of the action that was done."""
     root = f"{victim.root.kind}/{victim.root.name}"
     if eviction.result is Result.REFUSED:
         message = (

@@ -145,7 +145,7 @@ class OpenIntents:
             return await self._executor.mark(intent)
 
     def begin_noticed(self, plan: Plan, intent: Preemption, hold: Callable[[Plan], None]) -> None:
-        """Let the victims of a plan save, in a task of its own, and evict them then.
+        """Have the victims of a plan save, in a task of its own, and evict them then.
 
         `hold` is called where they stay.
         """
@@ -162,7 +162,7 @@ class OpenIntents:
             await self._evict(each)
 
     def grants(self, plan: Plan) -> Sequence[Grant]:
-        """Return what each victim of a plan is given before it goes, empty for nobody."""
+        """Return the notice of each victim of a plan before its eviction, empty for none."""
         urgent = self._context.governor.policy.emergency_priority
         priority = self._displacements.priority_of(plan)
         asking = []
@@ -223,7 +223,7 @@ class OpenIntents:
             task.cancel()
 
     def pod_ended(self, owners: Set[str]) -> None:
-        """Request an evaluation if an intent may be complete now that a pod of these is gone."""
+        """Request an evaluation if an intent may be complete now that a pod of these is deleted."""
         if any(
             victim.root.uid in owners
             for each in self._executor.open.values()
@@ -247,7 +247,7 @@ class OpenIntents:
         return claims
 
     def mixed(self) -> dict[GpuWorkloadKey, frozenset[Uid]]:
-        """Return for demands that work of lower priority makes room for, too, the idle roots."""
+        """Return for demands that evict work of lower priority, too, the idle roots."""
         return {
             key_of(spec.preemptor.namespace, spec.preemptor.name): frozenset(
                 Uid(victim.root.uid) for victim in spec.victims

@@ -77,7 +77,7 @@ class SetAside:
         return found
 
     def next_try(self, now: Nanos) -> Nanos | None:
-        """Return when somebody is to be tried again, None while nobody is set aside."""
+        """Return when a demand is to be tried again, None while none is set aside."""
         return self._faults.next_due(now)
 
     def _waits(self, row: Workload, now: Nanos) -> bool:

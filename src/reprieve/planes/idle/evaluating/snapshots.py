@@ -42,7 +42,7 @@ _NO_PART: Final = (Phase.NEW, Phase.PENDING_OTHER, Phase.ACTIVE, Phase.DELETED)
 
 
 class Snapshots:
-    """Takes snapshots of what the watches show.
+    """Makes snapshots of what the watches show.
 
     `kueue_of` says which Kueue Workloads a pod or root has, by uid; `holds` whom the governor of
     disruptions holds from whom; `records` all Preemptions of the operator's namespace.
@@ -169,7 +169,7 @@ class Snapshots:
         )
 
     def _whole_units(self, rows: list[Workload]) -> tuple[list[Workload], frozenset[str]]:
-        """Return the rows with the unit that each goes with, and the units that are not idle.
+        """Return the rows with the unit that each is evicted with, and the units that are not idle.
 
         A gang that goes as a whole is one, and so are all who share claims of devices.
         """

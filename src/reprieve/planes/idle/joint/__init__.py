@@ -1,1 +1,1 @@
-"""What the idle plane and the other planes of its process ask each other."""
+"""What the idle plane and the other planes of its process query each other."""

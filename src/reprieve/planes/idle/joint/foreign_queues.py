@@ -66,7 +66,7 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """What is followed, once somebody has asked."""
+    """What is followed, once a plane has queried."""
 
     cluster_queues: Watch[Any, _Held]
     local_queues: Watch[Any, _Held]
@@ -116,7 +116,7 @@ class ForeignQueues:
     async def release(
         self, workload: str, units: Sequence[IdleUnit], promised: Sequence[Promise]
     ) -> Release:
-        """Return which units of idle work, oldest first, have to go for a pending Workload."""
+        """Return which units of idle work, oldest first, to evict for a pending Workload."""
         unread = self._unread()
         if unread:
             return Release(why=unread, waits=True)

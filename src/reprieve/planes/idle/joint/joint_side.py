@@ -1,4 +1,4 @@
-"""What the idle plane answers to other planes of its process, and asks of them.
+"""What the idle plane answers to other planes of its process, and queries of them.
 
 A demand is *answered* once an evaluation has seen it pending and has evicted nobody for it; it is
 *served* while an open intent evicts for it, and *helped* once that is done for a part of the room.
@@ -59,7 +59,7 @@ def lineages_of(root: Reference, pods: Iterable[PodRecord]) -> list[Lineage]:
 
 
 def displaced_lately(governor: Governor, lineages: Iterable[Lineage], now: Nanos) -> bool:
-    """Whether work of these lineages made room for others within the governor's window."""
+    """Whether work of these lineages was displaced for others within the governor's window."""
     return any(governor.displaced(Party(each), now) for each in lineages)
 
 
@@ -141,7 +141,7 @@ class JointSide:
         return Verdict.SERVED if found is Verdict.HELPED else found
 
     def has_opted_in(self, workload: Uid) -> bool:
-        """Whether idle work may go for a Kueue Workload, as far as is known."""
+        """Whether idle work may be evicted for a Kueue Workload, as far as is known."""
         found = [self._ownership.root_of(uid) for uid in self._queued.pods(workload)]
         asks = self._queued.asks(workload)
         roots = [root.ref for root in found if root is not None]
@@ -250,11 +250,11 @@ class JointSide:
         return self._joint.quota_decides
 
     def goes_whole(self, group: str) -> bool:
-        """Whether the pods of a group go together, as far as the scheduling plane knows."""
+        """Whether the pods of a group are evicted together, as the scheduling plane knows it."""
         return self._joint.scheduling is not None and self._joint.scheduling.goes_whole(group)
 
     def evaluated(self, snapshot: IdleSnapshot, evaluation: Evaluation) -> None:
-        """Take note of an evaluation, and have the scheduling plane go on with who got nobody."""
+        """Record an evaluation; the scheduling plane continues with demands without victims."""
         waiting = {w.key: w for w in snapshot.workloads if w.status.phase is Phase.PENDING_GPU}
         served = {
             key_of(plan.preemptor.namespace, plan.preemptor.name)
@@ -271,14 +271,14 @@ class JointSide:
         self._wake(waiting[key] for key, _ in self._answered - before)
 
     def refused(self, plan: Plan, snapshot: IdleSnapshot) -> None:
-        """Take note of a plan that the scheduling plane does not confirm."""
+        """Record a plan that the scheduling plane does not confirm."""
         demand = _demand_of(plan, snapshot)
         if demand is not None and self._is_whole(demand):
             self._answered |= {(demand.key, waits_for_quota(snapshot, demand.key))}
             self._wake((demand,))
 
     def begun(self, plan: Plan, snapshot: IdleSnapshot) -> None:
-        """Have the scheduling plane keep the room that a plan makes."""
+        """Have the scheduling plane keep the capacity that a plan frees."""
         demand = _demand_of(plan, snapshot)
         if demand is not None:
             self._wake((demand,))

@@ -1,4 +1,4 @@
-"""Which idle work goes beside work of lower priority: asked of the scheduling plane.
+"""Which idle work is evicted beside work of lower priority: queried of the scheduling plane.
 
 An evaluation says which demands all idle work is too little for, and for which far too much goes.
 The scheduling plane is asked for each such demand whose pods it schedules, in their order, a few at
@@ -28,7 +28,7 @@ Units = Mapping[str, tuple[IdleUnit, Sequence[Workload]]]
 
 
 def is_mixed(plan: Plan) -> bool:
-    """Whether work of lower priority goes beside the victims of a plan."""
+    """Whether work of lower priority is evicted beside the victims of a plan."""
     return any(victim.rule == RULE_BESIDE_PRIORITY for victim in plan.victims)
 
 
@@ -48,7 +48,7 @@ class Mixtures:
         taken: Collection[Uid],
         now: Nanos,
     ) -> dict[GpuWorkloadKey, Mixed]:
-        """Return for demands what idle work goes; `units`: what may, `taken`: roots that do."""
+        """Return the idle victims of demands; `units`: what may be, `taken`: roots that are."""
         scheduling = self._joint.scheduling
         if scheduling is None or not snapshot.nodes:
             return {}
@@ -75,7 +75,7 @@ class Mixtures:
         return found
 
     async def refusal(self, demand: Workload, victims: Sequence[Workload]) -> str:
-        """Return why the victims of a plan do not go; empty if they still have to."""
+        """Return why the victims of a plan are not evicted; empty if they still have to be."""
         scheduling = self._joint.scheduling
         members: dict[str, list[Workload]] = {}
         for each in victims:
@@ -94,7 +94,7 @@ class Mixtures:
         evaluation: Evaluation,
         costly: Mapping[GpuWorkloadKey, Costly],
     ) -> list[Workload]:
-        """Return the demands to be asked about now: those after the last one first."""
+        """Return the demands to query about now: those after the last one first."""
         asked = [*short_demands(snapshot, evaluation), *(each.demand for each in costly.values())]
         demands = [each for each in asked if self._asks(each)]
         last = next((n for n, each in enumerate(demands) if each.key == self._last), -1)
@@ -105,7 +105,7 @@ class Mixtures:
 
 
 def _candidates(units: Units, own: Costly | None) -> Iterator[tuple[str, Sequence[Workload]]]:
-    """Yield the units that may go: those that a costly plan has, then those that nobody needs."""
+    """Yield the units that may be evicted: those of a costly plan, then those that none needs."""
     members: dict[str, list[Workload]] = {}
     for each in () if own is None else own.victims:
         members.setdefault(each.unit or f"/{each.root.uid}", []).append(each)

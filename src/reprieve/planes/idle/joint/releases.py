@@ -1,4 +1,4 @@
-"""Which idle work holds the quota that a demand lacks: asked of whoever knows the queues.
+"""Which idle work holds the quota that a demand lacks: queried where the queues are known.
 
 That is our own quota plane, or where another Kueue decides what this plane reads of its queues.
 
@@ -61,7 +61,7 @@ class Releases:
     async def named(
         self, snapshot: IdleSnapshot, evaluation: Evaluation, now: Nanos
     ) -> dict[GpuWorkloadKey, Released]:
-        """Return for demands that wait for quota the roots that have to go."""
+        """Return for demands that wait for quota the roots to evict."""
         self.unanswered = frozenset()
         quota = self._joint.quota if self._joint.quota_decides else self._foreign
         owner = Plane.QUOTA if self._joint.quota_decides else Plane.IDLE
@@ -105,7 +105,7 @@ class Releases:
     def units(
         self, snapshot: IdleSnapshot, evaluation: Evaluation
     ) -> dict[str, tuple[IdleUnit, list[Workload]]]:
-        """Return the idle work that nobody needs, by unit, oldest idle first."""
+        """Return the idle work that no demand needs, by unit, oldest idle first."""
         members: dict[str, list[Workload]] = {}
         for each in spare_work(snapshot, evaluation):
             members.setdefault(each.unit or f"/{each.root.uid}", []).append(each)
@@ -120,7 +120,7 @@ class Releases:
         )
 
     def _held_by(self, workload: Workload) -> Iterable[str]:
-        """Yield the Workloads whose quota is free once a root has gone."""
+        """Yield the Workloads whose quota is free once a root is deleted."""
         pods = self._ownership.pods_of(workload.root)
         for found in self._all_of(workload.root.uid, (pod.uid for pod in pods)):
             owners = [owner.uid for owner in found.metadata.owner_references or ()]
@@ -157,7 +157,7 @@ class Releases:
         return found
 
     def _log_answer(self, demand: Workload, why: str) -> None:
-        """Log why nobody goes, once for each answer."""
+        """Log why nothing is evicted, once for each answer."""
         if self._told.get(demand.key, "") != why:
             log.log(
                 logging.INFO if why else logging.DEBUG,

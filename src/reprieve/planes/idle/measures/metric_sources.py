@@ -98,7 +98,7 @@ class ServiceAddresses(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetricSource:
-    """One configured URL, taken apart.
+    """One configured URL, split into its parts.
 
     `shown`: the URL without user and password. `url`: what is fetched; for a Service the path.
     `service`: namespace, name and port (number or name). `query`: parameters of the instant query.
@@ -134,7 +134,7 @@ class Reading:
 
 
 def metric_source(url: str) -> MetricSource:
-    """Take one URL of `GPU_PREEMPTION_METRICS_ENDPOINT` apart.
+    """Split one URL of `GPU_PREEMPTION_METRICS_ENDPOINT` into its parts.
 
     Raises:
         UsageError: not one of the three kinds.

@@ -1,4 +1,4 @@
-"""Polls of metric sources, counted and told.
+"""Polls of metric sources, counted and reported.
 
 A poll is logged only where something changed: when a source begins to fail, when it
 fails in another way, when all its targets answer again, and once for each pod with an impossible

@@ -123,7 +123,7 @@ class VectorParser:
             raise MalformedExposition("not an answer of the Prometheus query API: too long")
 
     def finish(self) -> Exposition:
-        """Return what the answer says.
+        """Return the samples of the answer.
 
         Raises:
             MalformedExposition: not a successful answer with an instant vector.

@@ -65,7 +65,7 @@ class PodKey(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """What the exporters say of one GPU that state the least and the most of it, percent."""
+    """What the exporters with the least and the most of one GPU state, percent."""
 
     gpu_id: str
     lowest: float
@@ -224,14 +224,14 @@ class Scraper:
         )
 
     def _is_old(self, sample: Sample, at: Nanos) -> bool:
-        """Return whether the time on a sample's line is too long ago: it is nobody's use now."""
+        """Return whether the time on a sample's line is too long ago: it is no use of now."""
         if self._freshness is None or sample.at is None:
             return False
         return at - sample.at * MILLISECOND > self._freshness
 
 
 def _conflicts(spoken: Mapping[PodKey, Sequence[_Spoken]]) -> dict[PodKey, Conflict]:
-    """Return of which pods two exporters say different things.
+    """Return of which pods two exporters state different values.
 
     One exporter may have several samples of a GPU, one for each process or container of the pod:
     their highest is what it says.

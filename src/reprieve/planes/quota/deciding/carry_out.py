@@ -220,7 +220,7 @@ class CarryOut:
         self._held_pairs.written(entry.workload, (each.victim for each in markings))
 
     def _set_aside(self, entry: Entry, preemptor: Workload, plan: Plan, failure: ApiError) -> None:
-        """Let wait and tell whose plan could not be recorded; no other waits for it."""
+        """Delay and notify workloads whose plan could not be recorded; no other waits for them."""
         log.error("plan %s was not carried out: %s", plan.id, failure)
         self._context.metrics.unrecorded.labels(plan.plane.value).inc()
         now = self._context.clock.wall()

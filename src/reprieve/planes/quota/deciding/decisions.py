@@ -97,7 +97,7 @@ class Decisions:
         )
 
     async def retry(self, cluster_queue: str) -> None:
-        """Try again what was set aside in a ClusterQueue: somebody is not spared any more."""
+        """Try again what was set aside in a ClusterQueue: a workload is not spared any more."""
         async with self._state.engine:
             self._state.queues.flush([cluster_queue])
         self.loop.ask()

@@ -104,7 +104,7 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Write the input of a decision that preempts nobody to the decision log."""
+    """Write the input of a decision that preempts nothing to the decision log."""
 
     entry: Entry
     decision_input: dict[str, Any]
@@ -112,7 +112,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """Take back an entry whose preemptions cannot be issued."""
+    """Undo an entry whose preemptions cannot be issued."""
 
     entry: Entry
     fault: Exception
@@ -160,7 +160,7 @@ class DecideAgain:
 
 @dataclass(frozen=True, slots=True)
 class LeaveOut:
-    """Log that the head of a ClusterQueue could not be taken."""
+    """Log that the head of a ClusterQueue could not be read."""
 
     cluster_queue: str
     fault: Exception
@@ -168,7 +168,7 @@ class LeaveOut:
 
 @dataclass(frozen=True, slots=True)
 class TellFault:
-    """Log and tell that deciding about a workload failed."""
+    """Log and report that deciding about a workload failed."""
 
     entry: Entry
     event: EventText
@@ -183,7 +183,7 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class ExplainAlike:
-    """Tell those that were set aside unseen what one of the same shape was told."""
+    """Report to those that were set aside unseen what one of the same shape was sent."""
 
     considered: Mapping[str, Entry]
 

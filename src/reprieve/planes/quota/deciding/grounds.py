@@ -56,7 +56,7 @@ class GroundView:
         return self._known is not None
 
     def settle(self) -> None:
-        """Take over what has changed."""
+        """Apply what has changed."""
         state = self._state
         queues = queues_with_places(state.configuration)
         if not queues:

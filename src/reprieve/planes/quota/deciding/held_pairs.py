@@ -1,4 +1,4 @@
-"""The quota plane and the governor of disruptions: what it is told, and named.
+"""The quota plane and the governor of disruptions: what it is sent, and its names.
 
 What is remembered is the engine's. It is filled again from the Preemptions that a former process
 has left, so that a restart lets nobody go. They do not say who got quota then: of a plan that was
@@ -49,7 +49,7 @@ def _unknown(ref: ObjectRef, since: Nanos) -> bool:
 
 
 class HeldPairs:
-    """Fills the memory and says whom it holds; without a limit there is none."""
+    """Fills the memory and returns what it holds; without a limit there is nothing."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class HeldPairs:
         )
 
     def take(self, before: QuotaOptions, now: QuotaOptions) -> None:
-        """Go by other numbers, as far as the governor has those of the quota plane."""
+        """Use other numbers, as far as the governor has those of the quota plane."""
         if self.ledger is None:
             return
         governor = self.ledger.governor
@@ -96,7 +96,7 @@ class HeldPairs:
         governor.adopt(policy)
 
     def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
-        """Take over what former processes did; only who was evicted counts.
+        """Adopt what former processes did; only evictions count.
 
         What the preemptor of a plan that was `interrupted`, by the name of its record, has not got
         is not its doing.
@@ -177,7 +177,7 @@ class HeldPairs:
                 self._loops.written(_lineages(preemptor, victim))
 
     def admitted(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
-        """Tell of a Workload that is admitted, or was when it was first seen."""
+        """Report a Workload that is admitted, or was when it was first seen."""
         disruptions = self._context.disruptions
         if disruptions is None or new is None:
             return
@@ -191,7 +191,7 @@ class HeldPairs:
             disruptions.returns.runs(party, new.uid, parse_instant(now.last_transition_time))
 
     def seen(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
-        """Know a lineage that took part in a displacement by its new object."""
+        """Know a lineage that was part of a displacement by its new object."""
         if new is None or (old is not None and old.uid == new.uid) or not self._loops.knows_any:
             return
         ref, conditions = _reference_of(new.object), new.object.status.conditions
@@ -200,7 +200,7 @@ class HeldPairs:
             self._loops.again(party, ref.reference)
 
     def changed(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
-        """Take note of a Workload that fails: its job did, or its pods did not start in time.
+        """Record a Workload that fails: its job did, or its pods did not start in time.
 
         Those have failed from when it was admitted on.
         """
@@ -229,7 +229,7 @@ class HeldPairs:
             self._ended(new.object)
 
     def _ended(self, workload: kueue.Workload) -> None:
-        """Tell of a Workload that is gone or has finished, if anybody could come in its place."""
+        """Report a Workload that is deleted or has finished, if another could replace it."""
         ledger = self.ledger
         if ledger is None or not ledger.governor.knows_any:
             return

@@ -50,7 +50,7 @@ class _Tracked:
 
     @property
     def over(self) -> bool:
-        """Whether it is the record of something that is gone."""
+        """Whether it is the record of a deleted object."""
         return self.phase not in _TRACKED
 
     @classmethod
@@ -69,7 +69,7 @@ class _Tracked:
 
 
 class IdleFacts:
-    """Watches GpuWorkloads; `changed` is told of Workloads, by key, that are idle or not any more.
+    """Watches GpuWorkloads; `changed` gets Workloads, by key, that are idle or not any more.
 
     Without the option nothing is watched, and nobody is idle.
     """
@@ -131,13 +131,13 @@ class IdleFacts:
         return idle
 
     def expire(self) -> None:
-        """Ask again about Workloads whose metrics have become too old by now."""
+        """Check Workloads again whose metrics have become too old by now."""
         now = self._context.clock.wall()
         for key in [key for key, until in self._idle.items() if until <= now]:
             self._changed(key)
 
     def forget(self, workload: kueue.Workload) -> None:
-        """Forget a Workload that is gone."""
+        """Forget a deleted Workload."""
         metadata = workload.metadata
         for name in _names(metadata.namespace, metadata.owner_references or ()):
             self._asked.pop(name, None)

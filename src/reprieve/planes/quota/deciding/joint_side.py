@@ -45,7 +45,7 @@ _NOBODY: Final[Mapping[str, Plane]] = MappingProxyType({})
 
 
 class PuttingOff:
-    """Asks before a head preempts; `inner` is asked after it. Made for one run.
+    """Checks before a head preempts; `inner` is checked after it. Made for one run.
 
     `verdicts`: what the idle plane says of those that were put off before, by key; None where none
     runs here. `elsewhere`: which planes of other processes evict, by names of the demands. `asked`:
@@ -66,7 +66,7 @@ class PuttingOff:
         self.put_off: set[str] = set()
 
     def puts_off(self, entry: Entry) -> str:
-        """Return why an entry preempts nobody yet; empty if it may."""
+        """Return why an entry does not preempt yet; empty if it may."""
         key = entry.workload.key
         serves = self._served_elsewhere(entry)
         if serves is not None:
@@ -101,7 +101,7 @@ class PuttingOff:
         holders: Iterable[Holder],
         flavors: Mapping[str, ResourceFlavor],
     ) -> tuple[str, Assignment] | None:
-        """Return which of other assignments an entry gets instead, as nodes say."""
+        """Return which of other assignments an entry gets instead, by the nodes."""
         inner = self._inner
         return None if inner is None else inner.flavor_for(entry, others, holders, flavors)
 
@@ -117,7 +117,7 @@ class PuttingOff:
         return () if inner is None else inner.room_made(entry, snapshot, holders, flavors)
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
-        """Keep room for an entry that needs nobody evicted."""
+        """Keep capacity for an entry that needs no eviction."""
         if self._inner is not None:
             self._inner.claim(entry, flavors)
 
@@ -135,7 +135,7 @@ class IdleFirst:
         self._begun: dict[str, int] = {}  # when the idle plane was seen starting for the last time
 
     def check(self, inner: NodeCheck | None) -> NodeCheck | None:
-        """Return what a run asks before anybody is preempted; `inner` where no idle plane runs."""
+        """Return what a run checks before it preempts; `inner` where no idle plane runs."""
         joint = self._context.joint
         elsewhere = _NOBODY if joint.elsewhere is None else joint.elsewhere.served
         if joint.idle is None:
@@ -236,7 +236,7 @@ class QuotaJoint:
     async def release(
         self, workload: str, units: Sequence[IdleUnit], promised: Sequence[Promise]
     ) -> Release:
-        """Return which units of idle work, oldest first, have to go for a pending Workload."""
+        """Return which units of idle work, oldest first, to evict for a pending Workload."""
         if not self._ready():
             return Release(why="the quota plane decides nothing now", waits=True)
         state = self._state

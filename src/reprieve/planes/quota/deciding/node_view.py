@@ -111,7 +111,7 @@ class NodeView:
         return self._shared is not None and self._context.joint.scheduling is not None
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Follow the cluster until the group ends, once anybody wants it."""
+        """Follow the cluster until the group ends, once a caller wants it."""
         self._group, self._observing = group, False
         if self.wanted or self._placing:
             self._observe(group)
@@ -210,12 +210,12 @@ class NodeView:
         )
 
     def _opted(self, workload: Workload) -> bool:
-        """Whether idle work may go for a workload, as far as is known."""
+        """Whether idle work may be evicted for a workload, as far as is known."""
         idle = self._context.joint.idle
         return idle is not None and idle.has_opted_in(Uid(workload.uid))
 
     def joint_proof(self, now: Nanos, idle: Collection[Uid]) -> NodeProof | None:
-        """Return the proof for idle work that goes for a workload; None without nodes.
+        """Return the proof for idle work that is evicted for a workload; None without nodes.
 
         `idle`: the pods of all idle work that may go now; what is within its grace may work again.
         """
@@ -225,7 +225,7 @@ class NodeView:
         return NodeProof(snapshot, pods, self._templates, now, reclaimable=idle)
 
     def refused(self, cluster_queue: str) -> None:
-        """Note that somebody was refused in a ClusterQueue for want of nodes."""
+        """Record that a workload was refused in a ClusterQueue for want of nodes."""
         self._context.metrics.unproven.labels(cluster_queue).inc()
         self._refused[cluster_queue] = self._version
 

@@ -29,7 +29,7 @@ _EVERY: Final = 30 * SECOND
 
 
 def asked_by(workload: kueue.Workload, pods: Iterable[PodRow]) -> tuple[int, int]:
-    """Return the notice that a Workload or its pods request, and how long a save takes: seconds.
+    """Return the notice that a Workload or its pods request, and how long a save lasts: seconds.
 
     What its pods say counts first.
     """
@@ -79,7 +79,7 @@ class NoticeFacts:
         return Terms(grant.time, save * SECOND, credit=credit)
 
     def pod_seen(self, key: str) -> None:
-        """Ask again about a Workload whose first pod that requests notice was seen."""
+        """Check a Workload again whose first pod that requests notice was seen."""
         if not self._context.options.settings.harm_order:
             return
         rows = self.pods(key)
@@ -90,7 +90,7 @@ class NoticeFacts:
             self._changed(key)
 
     def expire(self) -> None:
-        """Ask again about Workloads whose expected loss has changed by now."""
+        """Check Workloads again whose expected loss has changed by now."""
         now = self._context.clock.monotonic()
         for key in [key for key, due in self._due.items() if due <= now]:
             self._changed(key)

@@ -112,7 +112,7 @@ class Preemptions:
             self._spawn(self._let_go(each.intent, claimed))
 
     async def recover(self) -> None:
-        """Take over the intents that a former process left open.
+        """Adopt the intents that a former process left open.
 
         Raises:
             Deposed: the fence is closed.
@@ -183,7 +183,7 @@ class Preemptions:
     # Notice.
 
     def _grants(self, preemptor: Workload, markings: Sequence[Marking]) -> Sequence[Grant]:
-        """Return what each victim is given before it goes, empty for nobody."""
+        """Return the notice of each victim before its eviction, empty for none."""
         context, settings = self._context, self._state.configuration.settings
         urgent = None if context.governor is None else context.governor.policy.emergency_priority
         priority = effective_priority(self._state.row(preemptor), settings)
@@ -236,7 +236,7 @@ class Preemptions:
         self._claimed[intent.metadata.name] = keys
 
     async def _let_go(self, intent: Preemption, keys: Sequence[str]) -> None:
-        """Take back what `_claim` said: its victims stay."""
+        """Undo `_claim`: its victims stay."""
         state, preemptor = self._state, intent.spec.preemptor
         async with state.engine:
             for key in keys:
@@ -247,7 +247,7 @@ class Preemptions:
             state.look_at(key)
 
     def _made_again(self, intent: Preemption, victim: Victim) -> tuple[Marking, Told] | None:
-        """Return how a victim in a record of a former process is marked, and who is told then."""
+        """Return how a victim in a record of a former process is marked, and which had notice."""
         state, whom = self._state, intent.spec.preemptor
         assert whom is not None, "a plan of this plane has one"
         tree, key = state.holdings.tree, f"{whom.namespace}/{whom.name}"
@@ -329,7 +329,7 @@ class Preemptions:
         return AtStake(lineage_of(self._state.lineages.of(preemptor)), stakes)
 
     def _beside(self, preemptor: Workload) -> Beside | None:
-        """Return what the record of a plan says of other planes."""
+        """Return what the record of a plan states of other planes."""
         context = self._context
         demand, idle = self._state.lineages.of(preemptor), None
         if context.joint.idle is not None:

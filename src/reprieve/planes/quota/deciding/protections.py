@@ -59,7 +59,7 @@ class Protections:
         return max(each.preempt_s for each in found), max(each.reclaim_s for each in found)
 
     def notice_max(self, workload: kueue.Workload) -> int:
-        """Return for how long a workload may be told, by its queues and class: the least holds."""
+        """Return the longest notice of a workload, by its queues and class: the least holds."""
         admission, watches = workload.status.admission, self._watches
         name, namespace = workload.spec.priority_class_ref, workload.metadata.namespace
         queue = "" if admission is None else admission.cluster_queue
@@ -105,7 +105,7 @@ class Protections:
         return (before.preempt_s, before.reclaim_s) != (after.preempt_s, after.reclaim_s)
 
     def report(self) -> None:
-        """Name what is wrong with annotations; only who decides says it."""
+        """Report what is wrong with annotations; only a process that decides reports it."""
         wrong, self._wrong = self._wrong, {}
         for held in wrong.values():
             for problem in filter(None, (*_said(held).problems, _delay_problem(held))):

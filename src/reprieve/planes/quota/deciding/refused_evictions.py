@@ -64,7 +64,7 @@ class RefusedEvictions:
             self._preemptors.pop(Uid(uid), None)
 
     def refused(self, key: str, failure: ApiError) -> None:
-        """Take note that a write which evicts the Workload of a key has failed."""
+        """Record that a write which evicts the Workload of a key has failed."""
         workload = self._state.workload(key)
         if workload is None or not _is_refusal(failure):
             return
@@ -78,13 +78,13 @@ class RefusedEvictions:
         self._hold(workload, failure.message)
 
     def stop_refused(self, key: str, failure: ApiError) -> None:
-        """Take note that a look at the job of a Workload failed; it counts where that leaves."""
+        """Record that a look at the job of a Workload failed; it counts where that leaves."""
         workload = self._state.workload(key)
         if workload is not None and _leaves(workload):
             self.refused(key, failure)
 
     def changed(self, old: Held[Workload] | None, new: Held[Workload] | None) -> None:
-        """Forget a Workload that has given its quota back, or is gone."""
+        """Forget a Workload that has released its quota, or is deleted."""
         if old is None:
             return
         uid = Uid(old.uid)
@@ -120,7 +120,7 @@ class RefusedEvictions:
 
 
 def _is_refusal(failure: ApiError) -> bool:
-    """Whether a failure says something of the object that was written, and is no right of ours."""
+    """Whether a failure is about the object that was written, and about no right of ours."""
     lacks_right = isinstance(failure, Forbidden) and bool(failure.rule)
     return not (lacks_right or isinstance(failure, Conflict) or says_nothing(failure))
 

@@ -135,7 +135,7 @@ class QuotaVictims:
     async def evict(
         self, intent: Preemption, victim: Victim, mark: Workload | None, *, again: bool
     ) -> VictimResult | None:
-        """Tell who has to know; the mark is enough for the reconciler of jobs."""
+        """Notify who has to know; the mark is enough for the reconciler of jobs."""
         key = _key(intent, victim)
         marking, told = self._markings.get(key, (None, None))
         if marking is not None and told is not None and mark is not None:
@@ -188,7 +188,7 @@ class QuotaVictims:
         return True  # Its quota is its own as soon as it is free.
 
     def held_up(self, intent: Preemption, left: Sequence[tuple[Victim, str]], since: int) -> None:
-        """Nobody is: what a mark requests is not requested here."""
+        """None is: what a mark requests is not requested here."""
 
     # Notice.
 
@@ -260,14 +260,14 @@ def _key(intent: Preemption, victim: Victim) -> tuple[str, str]:
 
 
 def _evicted_since(workload: Workload, intent: Preemption) -> bool:
-    """Return whether anybody has evicted a victim since the plan; instants are whole seconds."""
+    """Return whether another actor evicted a victim since the plan; instants are whole seconds."""
     evicted = condition_of(workload.status.conditions, "Evicted")
     decided = parse_instant(intent.spec.decided_at)
     return evicted is not None and parse_instant(evicted.last_transition_time) >= decided
 
 
 def _began_anew(workload: Workload, intent: Preemption) -> bool:
-    """Return whether a victim that was told has got its quota since."""
+    """Return whether a victim with notice has got its quota since."""
     reserved = condition_of(workload.status.conditions, "QuotaReserved")
     if not is_told(intent) or not is_true(reserved):
         return False

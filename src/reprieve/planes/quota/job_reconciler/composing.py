@@ -32,7 +32,7 @@ _GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 
 
 class Composer:
-    """Makes Workloads of jobs, and tells people about jobs."""
+    """Makes Workloads of jobs, and reports on jobs."""
 
     def __init__(self, context: QuotaContext, watches: Watches) -> None:
         self._context = context

@@ -37,7 +37,7 @@ def settings_that_hit(
 
 
 class ExposureEvents:
-    """Tells each job once of each set of settings."""
+    """Reports to each job once each set of settings."""
 
     def __init__(self, watches: Watches, state: QuotaState, composer: Composer) -> None:
         self._watches = watches

@@ -1,4 +1,4 @@
-"""What admission tells the pods: node labels and tolerations of flavors, and what checks request.
+"""What admission sets on pods: node labels and tolerations of flavors, and requests of checks.
 
 Source: specification of the quota plane, section 10.1.
 """
@@ -30,7 +30,7 @@ _VALUE: Final = Form(r"[^/]++", LONGEST_LABEL)
 
 
 def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
-    """Return what the pods of an admitted Workload are told, by name of the pod set.
+    """Return what the pods of an admitted Workload get, by name of the pod set.
 
     Raises:
         Conflicting: a check asks for what a flavor, or another check, says otherwise.

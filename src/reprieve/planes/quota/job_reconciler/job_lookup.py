@@ -117,7 +117,7 @@ class JobLookup:
         return [workload_key(kind, held.object)]
 
     def is_there(self, key: str) -> bool:
-        """Return whether there is a job, or a member of a group, as far as caches tell."""
+        """Return whether there is a job, or a member of a group, as far as caches know."""
         if key.startswith(GROUP_PREFIX):
             return bool(self.pods.members(key.removeprefix(GROUP_PREFIX)))
         return self.split(key)[1] is not None
@@ -146,17 +146,17 @@ class JobLookup:
                 yield job_key(found, held.namespace, name)
 
     def note_gone(self, kind: JobKind, held: Held[Json]) -> None:
-        """Remember which Workload an object that is gone has left behind."""
+        """Remember which Workload a deleted object has left behind."""
         queued = not kind.passes_on and (not kind.gate or _is_lone(held.object))
         if queued:
             self._left[job_key(kind, held.namespace, held.name)] = workload_key(kind, held.object)
 
     def left_behind(self, key: str) -> str:
-        """Return the key of the Workload of a job that is gone, until it is forgotten."""
+        """Return the key of the Workload of a deleted job, until it is forgotten."""
         return self._left.get(key, "")
 
     def forget_left(self, key: str) -> None:
-        """Note that the Workload of a job that is gone was seen to."""
+        """Record that the Workload of a deleted job was seen to."""
         self._left.pop(key, None)
 
     def owner_of(self, workload: Workload) -> tuple[JobKind, Held[Json]] | None:
@@ -170,7 +170,7 @@ class JobLookup:
         return None
 
     def keys_of_owners(self, key: str, workload: Workload | None) -> list[str]:
-        """Return what to look at when a Workload has changed, also of owners that are gone.
+        """Return what to look at when a Workload has changed, also of deleted owners.
 
         `workload` None is one that is gone itself, after it was seen being deleted.
         """
@@ -208,7 +208,7 @@ class JobLookup:
         return is_active(kind, held.object) and not is_suspended(kind, held.object)
 
     def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
-        """Return the set with a queue that makes a pod, and its kind, as far as caches tell."""
+        """Return the set with a queue that makes a pod, and its kind, as far as caches know."""
         for kind in self.kinds.values():
             if kind.passes_on is None:
                 continue
@@ -219,7 +219,7 @@ class JobLookup:
         return None
 
     def ancestor(self, job: Json) -> tuple[JobKind, Held[Json]] | None:
-        """Return the topmost job above this one that is queued, as far as caches tell."""
+        """Return the topmost job above this one that is queued, as far as caches know."""
         found = None
         for _ in range(_DEEPEST):
             owner = next(

@@ -117,7 +117,7 @@ class JobWorkloads:
         )
 
     def _measure(self, kind: JobKind, job: Json, stored: Json) -> None:
-        """Count how long a job had no Workload; one that was changed since says nothing."""
+        """Count how long a job had no Workload; one that was changed since counts for nothing."""
         made = [each["metadata"].get("creationTimestamp") for each in (job, stored)]
         if job["metadata"].get("generation", 1) == 1 and all(made):
             seconds = (parse_instant(made[1]) - parse_instant(made[0])) / SECOND
@@ -155,7 +155,7 @@ class JobWorkloads:
         return injected or digest(wanted, tolerations=True) == tolerated
 
     async def update(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
-        """Let a Workload without quota follow a job that was changed."""
+        """Have a Workload without quota follow a job that was changed."""
         obj = self._composed(kind, job)
         if obj is None:
             return
@@ -189,7 +189,7 @@ class JobWorkloads:
     async def follow_labels(
         self, kind: JobKind, job: Json, at: str, workload: Workload, *, queue: bool = True
     ) -> None:
-        """Let the Workload follow a changed class, gates and, while it waits, queue name."""
+        """Have the Workload follow a changed class, gates and, while it waits, queue name."""
         change: Json = {}
         waits = workload.status.admission is None
         if queue and waits and workload.spec.queue_name != queue_name(job):
@@ -227,7 +227,7 @@ class JobWorkloads:
         self._composer.announce(kind, job, EventText(_NORMAL, "FinishedWorkload", text))
 
     async def finish_orphan(self, at: str, workload: Workload) -> bool:
-        """Declare a Workload finished whose job is gone; tell whether it ends only now."""
+        """Declare a Workload finished whose job is deleted; return whether it ends only now."""
         if is_condition_true(workload, "Finished"):
             return False
         if workload.metadata.deletion_timestamp:
@@ -245,7 +245,7 @@ class JobWorkloads:
         return stored is not None
 
     async def hold(self, at: str, workload: Workload, why: str) -> None:
-        """Place a Workload on hold, without quota; or let it wait again where `why` is empty."""
+        """Set a Workload on hold, without quota; or have it wait again where `why` is empty."""
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
@@ -268,7 +268,7 @@ class JobWorkloads:
             await self._writer.change(at, workload.metadata.uid, change)
 
     async def own(self, at: str, workload: Workload, owners: Sequence[Json]) -> None:
-        """Let a Workload be owned by all of these."""
+        """Set all of these as owners of a Workload."""
         known = {each.uid for each in workload.metadata.owner_references or ()}
         if known.issuperset(each["uid"] for each in owners):
             return
@@ -313,13 +313,13 @@ class JobWorkloads:
         await self._writer.show(at, workload, shown, is_meant)
 
     def forget(self, at: str, *, lost: bool) -> None:
-        """Forget a Workload that is gone; `lost`: its job is there, as far as is known."""
+        """Forget a deleted Workload; `lost`: its job is there, as far as is known."""
         self._digests.pop(at, None)
         if lost:
             self._lost.record(at)
 
     def _tell_refused(self, kind: JobKind, job: Json, at: str, refusal: ApiError) -> None:
-        """Tell whose job it is what the API server said of its Workload."""
+        """Report to the job's user what the API server answered about its Workload."""
         log.warning("%s/%s: Workload %s is refused", kind.kind, job["metadata"]["name"], at)
         text = f"its Workload {at} is refused: {refusal.message}"
         self._composer.announce(kind, job, EventText("Warning", _COMPOSE, text))
@@ -352,7 +352,7 @@ class JobWorkloads:
         return known[2] if known is not None else ("", "")
 
     def _observe(self, stored: Json) -> None:
-        """Take over a Workload as it is stored."""
+        """Adopt a Workload as it is stored."""
         metadata = stored["metadata"]
         pod_sets = stored["spec"]["podSets"]
         made = digest(pod_sets), digest(pod_sets, tolerations=True)
@@ -362,6 +362,6 @@ class JobWorkloads:
 
 
 def _asked(pod_sets: Sequence[Json]) -> list[Json]:
-    """Return what each pod set asks of topologies, without how its pods are numbered."""
+    """Return what each pod set requests of topologies, without how its pods are numbered."""
     asked = (each.get("topologyRequest") or {} for each in pod_sets)
     return [{k: v for k, v in each.items() if k not in _NUMBERING} for each in asked]

@@ -160,7 +160,7 @@ class JobReconciler:
                 await self._reconcile_job(kind, self._jobs.resolved(kind, job))
 
     def forget(self, at: str, owners: Iterable[str]) -> None:
-        """Forget a Workload that is gone; `owners`: what is looked at since it went."""
+        """Forget a deleted Workload; `owners`: what is looked at since then."""
         self._workloads.forget(at, lost=any(self._jobs.is_there(key) for key in owners))
 
     async def _gone(self, kind: JobKind, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Workloads that went while their job is there, as far as the cache knows: is it, really?
+"""Workloads deleted while their job is there, as far as the cache knows: is it, really?
 
 A watch of jobs can stand still: a right was taken away, a connection is half open. A job that only
 the cache has would get a Workload, the garbage collector would delete that for want of an owner,
@@ -33,7 +33,7 @@ class LostWorkloads:
         self._lost: dict[str, None] = {}
 
     def record(self, at: str) -> None:
-        """A Workload went whose job is there, as far as is known."""
+        """A Workload was deleted whose job is there, as far as is known."""
         if at not in self._lost and len(self._lost) >= _KEPT:
             del self._lost[next(iter(self._lost))]
         self._lost[at] = None
@@ -43,7 +43,7 @@ class LostWorkloads:
         self._lost.pop(at, None)
 
     async def in_vain(self, kind: JobKind, at: str, obj: Json) -> bool:
-        """Whether to make this Workload is in vain, since nobody is there to own it.
+        """Whether to make this Workload is in vain, since there is no owner.
 
         Raises:
             ApiError: the API server does not say.

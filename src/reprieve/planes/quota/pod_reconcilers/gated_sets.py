@@ -274,7 +274,7 @@ class SetReconciler:
 
 
 def _names_queue(kind: JobKind, obj: Json) -> bool:
-    """Return whether its templates say who gates its pods; not where no webhook was asked."""
+    """Return whether its templates state who gates its pods; not where no webhook was called."""
     assert kind.passes_on is not None
     templates = [first(obj, path) for path in kind.passes_on.templates]
     return all(
@@ -285,7 +285,7 @@ def _names_queue(kind: JobKind, obj: Json) -> bool:
 
 
 def _index(passes_on: PassesOn, pod: Json) -> int | None:
-    """Return which group of its set a pod is of; None where it does not say yet."""
+    """Return which group of its set a pod is of; None where it does not state it yet."""
     if not passes_on.groups:
         return 0
     labels = labels_of(pod)

@@ -57,7 +57,7 @@ def admitted_count(workload: Workload) -> int:
 def workload_of(
     composer: Composer, kind: JobKind, at: str, members: Sequence[Json]
 ) -> Json | str | None:
-    """Return the Workload of a group, or what keeps it from being made; None: an event said so."""
+    """Return the Workload of a group, or what prevents it; None: an event reported it."""
     wrong = _disagreement(composer, members, at.partition("/")[2])
     if wrong:
         return wrong

@@ -52,7 +52,7 @@ class LonePods:
             await self._context.clock.sleep(GRACE)
 
     async def reclaim(self) -> None:
-        """Tell and end what runs without quota.
+        """Report and end what runs without quota.
 
         Raises:
             ApiError: the pods cannot be listed, or one not ended.

@@ -1,4 +1,4 @@
-"""Pods that run without quota, since no webhook was asked when they were made: they are reclaimed.
+"""Pods that run without quota, since no webhook saw their creation: they are reclaimed.
 
 What runs beyond its admission is told, and ended after a grace of a minute. The webhook of pods
 gates what a queued set makes in its place, also where the set's template does not say so, so that
@@ -40,7 +40,7 @@ class Graces:
         self._since: dict[Uid, int] = {}
 
     def left(self, uid: str, now: int) -> int:
-        """Return how long a pod still has, from the first time that it is asked about."""
+        """Return how long a pod still has, from the first time that it is checked."""
         since = self._since.setdefault(Uid(uid), now)
         while len(self._since) > _MOST:
             del self._since[next(iter(self._since))]
@@ -93,7 +93,7 @@ class MissedPods:
 
 
 def selector_text(selector: object) -> str:
-    """Return a label selector as a list takes it; empty where it requests nothing."""
+    """Return a label selector as a list accepts it; empty where it requests nothing."""
     if not isinstance(selector, dict):
         return ""
     labels = selector.get("matchLabels") or {}

@@ -1,4 +1,4 @@
-"""What pods ask for beside what they say: LimitRanges of their namespace, overhead of their class.
+"""What pods request beside their containers: LimitRanges of the namespace, overhead of the class.
 
 So do templates of claims, where classes of devices are mapped to resources. Rows of pod sets are
 kept apart for the namespaces that have a LimitRange or a template; all others share theirs.
@@ -35,7 +35,7 @@ class PodFacts:
         self._rows: dict[str, PodSetRows] = {}
 
     def follow(self) -> None:
-        """Take over what is there, and every change from now on."""
+        """Apply what is there, and every change from now on."""
         self._watches.limit_ranges.cache.subscribe(self._limits_changed)
         self._watches.claim_templates.cache.subscribe(self._template_changed)
         self._watches.runtime_classes.cache.subscribe(self._class_changed)
@@ -45,7 +45,7 @@ class PodFacts:
         self._rows.clear()
 
     def known(self, namespace: str) -> PodSetRows:
-        """Return the rows of a namespace if they were made; to be asked from any thread."""
+        """Return the rows of a namespace if they were made; callable from any thread."""
         return self._rows.get(namespace) or PodSetRows(self._context.options.rules)
 
     def rows(self, namespace: str) -> PodSetRows:

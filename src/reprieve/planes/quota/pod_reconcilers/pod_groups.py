@@ -223,7 +223,7 @@ class GroupReconciler:
     async def _start(
         self, kind: JobKind, at: str, workload: Workload, members: Sequence[Json]
     ) -> bool:
-        """Let gated members go; tell whether none was told what contradicts it."""
+        """Release gated members; return whether no contradiction was reported to any."""
         try:
             for pod in members:
                 if is_gated(pod, kind.gate) and not first(pod, "metadata.deletionTimestamp"):

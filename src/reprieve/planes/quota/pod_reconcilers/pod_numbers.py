@@ -24,7 +24,7 @@ class PodNumbers:
     numbering: Numbering
 
     def rank(self, labels: Mapping[str, str], offset: int = 0) -> int | None:
-        """Return the rank of a pod with these labels, None where they do not say it.
+        """Return the rank of a pod with these labels, None where they do not state it.
 
         `offset`: the number of the first pod, by the pods' own annotation; -1 for one that cannot
         be read.

@@ -34,7 +34,7 @@ __all__ = ["PodSteps", "Why"]
 
 
 class Why(StrEnum):
-    """Reasons of the condition TerminationTarget; the last goes before the eviction's own."""
+    """Reasons of the condition TerminationTarget; the last is before the eviction's own."""
 
     DELETED = "WorkloadDeleted"
     NOT_ADMITTED = "NotAdmitted"
@@ -65,7 +65,7 @@ class PodSteps:
         self.writer = PodWriter(context.full_client, context.fence, context.clock)
 
     async def start(self, kind: JobKind, pod: Json, workload: Workload, pod_set: str) -> None:
-        """Let a gated pod of an admitted Workload go.
+        """Release a gated pod of an admitted Workload.
 
         Raises:
             Conflicting: an injected value contradicts one that is there.
@@ -95,7 +95,7 @@ class PodSteps:
             self._composer.announce(kind, pod, EventText("Normal", "Stopped", message))
 
     async def reclaim_missed(self, kind: JobKind, pod: Json) -> bool:
-        """Tell and end a pod that runs and was never gated; return whether it is one."""
+        """Report and end a pod that runs and was never gated; return whether it is one."""
         if not is_missed(pod, kind.gate):
             return False
         metadata, group = pod["metadata"], group_of(pod)
@@ -134,12 +134,12 @@ class PodSteps:
             await self._remove(kind, pod)
 
     async def take_in(self, pod: Json) -> None:
-        """Let a pod that was one too many, and is not any more, say so."""
+        """Have a pod that was one too many, and is not any more, show that."""
         if is_surplus(pod):
             await self.writer.write_condition(pod, SURPLUS, False, "InGroup", NO_SURPLUS)
 
     async def hold(self, kind: JobKind, pod: Json, text: str) -> None:
-        """Let a gated pod that is one too many say so."""
+        """Have a gated pod that is one too many show that."""
         if first(pod, "metadata.deletionTimestamp") or is_surplus(pod, text):
             return
         if await self.writer.write_condition(pod, SURPLUS, True, "GroupIsComplete", text):

@@ -37,7 +37,7 @@ class _Template(msgspec.Struct):
 
 
 class PodTemplates:
-    """Reads the caches; asked from the solver's thread, one entry at a time."""
+    """Reads the caches; called in the solver's thread, one entry at a time."""
 
     def __init__(
         self, state: QuotaState, lookup: JobLookup, preempts_below: Callable[[str], int]

@@ -92,7 +92,7 @@ class PodReconciler:
             await self._keep(kind, pod, at, workload)
 
     async def gone(self, at: str, workload: Workload) -> None:
-        """Declare the Workload of a pod that is gone finished."""
+        """Declare the Workload of a deleted pod finished."""
         if await self._workloads.finish_orphan(at, workload):
             event = EventText("Normal", "FinishedWorkload", orphaned(at))
             self._context.announce(reference_of(workload), event)

@@ -1,4 +1,4 @@
-"""Places the pods of admitted workloads where their assignments say: node selector, then no gate.
+"""Places the pods of admitted workloads where they are assigned: node selector, then no gate.
 
 A pod of a pod set with places is created with the gate `kueue.x-k8s.io/topology`. Once its Workload
 is admitted it is given a domain by node selector, and loses the gate in the same write. Pods that

@@ -57,7 +57,7 @@ class ConsumptionSampler:
             self._admitted[f"{new.namespace}/{new.name}"] = None
 
     def _settle(self) -> None:
-        """Take over what was noted, and sample what is due. Nobody decides meanwhile."""
+        """Adopt what was noted, and sample what is due. Nothing is decided meanwhile."""
         state, now = self._state, self._context.clock.wall()
         found = state.consumptions
         assert found is not None
@@ -107,7 +107,7 @@ class ConsumptionSampler:
             self._state.tallies.changed.add(key)
 
     def _restored(self, key: str, now: Nanos) -> Consumption:
-        """Return what the status of a LocalQueue says of its consumption; nothing without one."""
+        """Return what the status of a LocalQueue states of its consumption; nothing without one."""
         namespace, _, name = key.partition("/")
         held = self._watches.local_queues.cache.named(namespace, name)
         sharing = None if held is None else held.object.status.fair_sharing

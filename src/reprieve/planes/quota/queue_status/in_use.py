@@ -35,7 +35,7 @@ W = TypeVar("W", ClusterQueue, ResourceFlavor, AdmissionCheck)
 
 
 class InUse:
-    """Holds what is in use, and lets go what is not."""
+    """Holds what is in use, and releases what is not."""
 
     def __init__(self, context: QuotaContext, state: QuotaState, watches: Watches) -> None:
         self._context = context

@@ -87,7 +87,7 @@ class Meters:
         self._state = state
 
     def changed(self, old: Held[Workload] | None, new: Held[Workload] | None) -> None:
-        """Count what a change of a Workload says."""
+        """Count what a change of a Workload shows."""
         if old is None or new is None or old.uid != new.uid:
             return
         before, after, now = old.object, new.object, self._context.clock.wall()

@@ -80,7 +80,7 @@ class Tally:
     unadmitted: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, standing: Standing, sign: int) -> None:
-        """Count a workload, or with `sign` -1 take it back."""
+        """Count a workload, or with `sign` -1 subtract it."""
         phase = standing.phase
         if phase is Phase.PENDING:
             self.pending += sign

@@ -113,7 +113,7 @@ def concerns(asked: Asked, tenancy: Tenancy, rules: JobRules) -> bool:
 
 
 def exposure_warnings(kind: str, asked: Asked, tenancy: Tenancy) -> tuple[str, ...]:
-    """Return what a job that cannot be suspended is told of a queue that can be hit.
+    """Return the warning for a job that cannot be suspended in a queue that can be hit.
 
     Once for each queue: not again when something else is changed.
     """

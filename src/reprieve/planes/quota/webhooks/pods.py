@@ -121,7 +121,7 @@ def pod_validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
 
 
 def _below(above: tuple[JobKind, Json], pod: Json, gate: str) -> Json:
-    """Return a pod of a set whose template does not say who gates its pods, gated all the same."""
+    """Return a pod of a set whose template does not state who gates its pods, gated as well."""
     kind, obj = above
     assert kind.passes_on is not None
     changed = gated(pod, gate, managed=False, finalizer=False)

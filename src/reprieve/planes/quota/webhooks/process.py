@@ -1,4 +1,4 @@
-"""The webhooks of an operator process: which ones, when they are registered, what probes say.
+"""The webhooks of an operator process: which ones, when they are registered, their probes.
 
 Every process of a deployment keeps the quota plane's caches up to date and answers; the one that
 leads, and does not stand beside a Kueue that decides, registers. Beside such a Kueue nothing is

@@ -1,4 +1,4 @@
-"""Telling the API server about the webhooks: configurations, and who converts Kueue's kinds.
+"""Registration of the webhooks: configurations, and who converts Kueue's kinds.
 
 Both configurations are applied whole, so that a hook that is gone does not linger. The chart makes
 them, empty, so that the operator needs the right to patch these two alone and they go with the
@@ -129,7 +129,7 @@ async def register_webhooks(
 
 
 async def _point(client: Client, name: str, place: Place) -> bool:
-    """Name the conversion webhook in a definition; tell whether it is there and ours."""
+    """Name the conversion webhook in a definition; return whether it is there and ours."""
     try:
         crd: Json = await client.get(CUSTOM_RESOURCE_DEFINITIONS, "", name, dict)
     except NotFound:

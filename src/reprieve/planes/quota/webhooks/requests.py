@@ -62,7 +62,7 @@ class ClientRule:
     names: tuple[str, ...] = ()
 
     def admits(self, certificate: Mapping[str, Any] | None) -> bool:
-        """Tell whether the bearer of a certificate, as `SSLSocket.getpeercert` has it, may ask."""
+        """Return whether the bearer of a certificate, in the form of `getpeercert`, may call."""
         if not certificate:
             return False
         return not self.names or not _names(certificate).isdisjoint(self.names)
@@ -115,7 +115,7 @@ class Desk:
         return handle
 
     def close(self) -> None:
-        """Take up nothing more; what is being worked on ends by itself."""
+        """Accept nothing more; what is being worked on ends by itself."""
         self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -183,7 +183,7 @@ async def _body(request: web.Request) -> bytes:
 
 
 def _stopping() -> _Refusal:
-    """Return what the API server asks another replica after, or comes again for."""
+    """Return the answer after which the API server calls another replica, or comes again."""
     return _Refusal(503, "stopping", "this process of the operator ends, another one answers")
 
 

@@ -1,4 +1,4 @@
-"""The server that webhooks are asked at, over TLS, and what keeps it known and certified.
+"""The server that webhooks are called at, over TLS, and what keeps it known and certified.
 
 `serve_webhooks` listens; `run_webhooks` gets the certificates, listens, and in the process whose
 turn it is registers, and looks once an hour whether they have to be renewed. The others look once a
@@ -153,7 +153,7 @@ class WebhookServer:
 
 
 def _unheard(why: str) -> None:
-    """Nobody counts what is refused."""
+    """Refused requests are not counted."""
 
 
 @asynccontextmanager
@@ -163,7 +163,7 @@ async def serve_webhooks(
     options: WebhookOptions,
     refused: Callable[[str], None] = _unheard,
 ) -> AsyncIterator[WebhookServer]:
-    """Serve until the end of the block; port 0 takes a free one.
+    """Serve until the end of the block; port 0 uses a free one.
 
     Args:
         hooks: judged in a thread, so that what they ask of others has to be safe there.
@@ -278,7 +278,7 @@ class _Shift:
             self._serve(found)
 
     async def lead(self) -> bool:
-        """Renew what is old, register what is served; tell whether that went well."""
+        """Renew what is old, register what is served; return whether that succeeded."""
         try:
             if self._options.folder is not None:
                 found = certificates_in(self._options.folder)
@@ -372,7 +372,7 @@ def _admission(hook: Hook) -> Callable[[bytes], Json]:
 
 
 def _client_rule(context: ssl.SSLContext, options: WebhookOptions) -> ClientRule | None:
-    """Ask clients for certificates, which they need not have; say who needs one.
+    """Request certificates of clients, which they need not have; report who needs one.
 
     Raises:
         UsageError: the file of authorities cannot be used.

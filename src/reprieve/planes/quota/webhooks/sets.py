@@ -1,4 +1,4 @@
-"""Webhooks of Deployments, StatefulSets and LeaderWorkerSets: their templates say who gates pods.
+"""Webhooks of Deployments, StatefulSets and LeaderWorkerSets: their templates state who gates.
 
 At creation and at every change, after the default queue and class were filled in. Refused while
 they are managed: another queue once replicas are ready, other requests or placement of a

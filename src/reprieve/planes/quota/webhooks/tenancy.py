@@ -1,4 +1,4 @@
-"""What webhooks of jobs ask the running quota plane: namespaces, queues, classes, owners.
+"""What webhooks of jobs query the running quota plane for: namespaces, queues, classes, owners.
 
 Answers come from the plane's caches, so that a webhook never waits for the API server. What a cache
 has not seen yet counts as absent; the plane's reconciler makes up for it. Reviews are judged in
@@ -124,7 +124,7 @@ class PlaneTenancy:
 
 
 class TenancyOnTheLoop:
-    """A tenancy for threads: what it is asked is answered by another one on the event loop."""
+    """A tenancy for threads: its queries are answered by another one on the event loop."""
 
     def __init__(self, tenancy: Tenancy, loop: asyncio.AbstractEventLoop) -> None:
         self._tenancy = tenancy

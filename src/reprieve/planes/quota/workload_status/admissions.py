@@ -124,7 +124,7 @@ class Admissions:
             self._announce(entry, stored, decided)
 
     def _is_what_was_decided(self, entry: Entry, workload: Workload) -> bool:
-        """Return whether a Workload still requests what it was given, and still asks at all."""
+        """Return whether a Workload still requests what it was given, and still requests at all."""
         row, decided = self._state.row(workload), entry.workload
         return (
             row.pod_sets == decided.pod_sets

@@ -1,4 +1,4 @@
-"""Why a Workload waits: written into its status, and said in an event.
+"""Why a Workload waits: written into its status, and reported in an event.
 
 What the cycles said last of a Workload is kept and written a little later by a few writers of
 their own, in the order in which it came, within a budget that is small while admissions and
@@ -54,7 +54,7 @@ class Explanations:
         noted: Callable[[Entry], None] = lambda entry: None,
         loop_of: Callable[[model.Workload], str] = lambda workload: "",
     ) -> None:
-        """`noted` is called with everything that is told.
+        """`noted` is called with everything that is reported.
 
         `loop_of`: in which loop of displacements a workload is, in words.
         """
@@ -89,7 +89,7 @@ class Explanations:
         self._said[key] = entry
 
     def tell_those_alike(self, considered: Mapping[str, Entry]) -> None:
-        """Tell those that were set aside unseen what one of the same shape was told."""
+        """Report to those that were set aside unseen what one of the same shape was sent."""
         queues = self._state.queues
         for entry in considered.values():
             if entry.requeue in ALIKE:
@@ -112,7 +112,7 @@ class Explanations:
                 self.explain(replace(twin, workload=workload))
 
     def _was_told(self, key: str) -> bool:
-        """Return whether a Workload says why it waits, rightly or not any more."""
+        """Return whether a Workload states why it waits, rightly or not any more."""
         workload = self._state.workload(key)
         return workload is not None and says_why(workload)
 

@@ -1,4 +1,4 @@
-"""What the status of a Workload says that follows from its queue, its checks and the time alone.
+"""What the status of a Workload states that follows from its queue, its checks and the time alone.
 
 1. held back by a deactivation or a stopped queue that is over, or by a backoff: queued again
 2. its checks: those of its ClusterQueue that apply to it
@@ -128,7 +128,7 @@ def _explained(
     inactive: Collection[str],
     now: Nanos,
 ) -> Workload:
-    """Say why a Workload is not considered at all; the cycles say the rest."""
+    """State why a Workload is not considered at all; the cycles state the rest."""
     condition = condition_of(workload.status.conditions, "QuotaReserved")
     if condition is not None and condition.reason == _ON_HOLD:
         return workload
@@ -166,7 +166,7 @@ def _blocker(
 
 
 def _is_over(condition: Condition | None) -> bool:
-    """Return whether a condition states what `_blocker` said before, and does not any more."""
+    """Return whether a condition states what `_blocker` stated before, and does not any more."""
     if condition is None or condition.status != "False":
         return False
     if condition.reason in (DEACTIVATED, "Suspended") or condition.message == _LACKS_PODS:

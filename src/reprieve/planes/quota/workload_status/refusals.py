@@ -32,7 +32,7 @@ class Refusals:
             return otherwise
 
     async def step(self, step: Awaitable[object]) -> None:
-        """Take a step; a refusal is kept for later."""
+        """Do a step; a refusal is kept for later."""
         await self.of(step, None)
 
     def raise_first(self) -> None:

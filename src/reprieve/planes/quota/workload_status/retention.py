@@ -78,7 +78,7 @@ class Retention:
         self._context.announce(reference, event, f"{kind.framework}-kueue-controller")
 
     async def let_go(self, key: str, workload: Workload) -> None:
-        """Take the finalizer off a Workload."""
+        """Remove the finalizer of a Workload."""
 
         def change(current: Json) -> Json | None:
             finalizers = current["metadata"].get("finalizers") or []

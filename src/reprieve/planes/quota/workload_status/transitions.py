@@ -220,7 +220,7 @@ def evicted(workload: Workload, reason: str, message: str, now: Nanos, cause: st
 
 
 def _reset(check: AdmissionCheckState, at: str) -> AdmissionCheckState:
-    """Return a check that has to be passed again; what it asked of the pods is forgotten."""
+    """Return a check that has to be passed again; what it requested of the pods is forgotten."""
     if check.state == "Pending":
         return check
     return AdmissionCheckState(
@@ -276,7 +276,7 @@ def backed_off(workload: Workload, until: Nanos, *, count: bool) -> Workload:
 
 
 def released(workload: Workload, *, requeued: bool, now: Nanos) -> Workload:
-    """An evicted Workload's pods are gone: its quota is free."""
+    """An evicted Workload's pods are deleted: its quota is free."""
     eviction = condition_of(workload.status.conditions, "Evicted")
     reason, message = "Pending", "The workload has no quota"
     if is_true(eviction):
@@ -302,7 +302,7 @@ def requeued(workload: Workload, reason: str, message: str, now: Nanos) -> Workl
 
 
 def unreserved(workload: Workload, reason: str, message: str, now: Nanos) -> Workload:
-    """The Workload has no quota, or loses what was only reserved, and says why."""
+    """The Workload has no quota, or loses what was only reserved, and states why."""
     workload = with_condition(workload, "QuotaReserved", False, reason, message, now)
     workload = with_condition(workload, "Admitted", False, *_NO_RESERVATION, now)
     return _status(workload, admission=None)

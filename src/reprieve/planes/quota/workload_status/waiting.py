@@ -1,4 +1,4 @@
-"""Why Workloads wait, in our own words: counted, told in an event, and answered to who asks.
+"""Why Workloads wait, in our own words: counted, reported in an event, answered to queries.
 
 What a cycle says of a head is noted as its reason, which costs the cycle a few dictionary entries.
 The event follows later, once for each change of the reason, within a budget of its own that is
@@ -68,7 +68,7 @@ _RECORDED: Final[Mapping[str, tuple[Outcome, Reason]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What a cycle said last of a Workload, without what it decided on."""
+    """What a cycle stated last of a Workload, without what it decided on."""
 
     entry: Entry
     reason: Reason | None
@@ -98,7 +98,7 @@ class Waiting:
         self._unlogged: DirtyKeys[str] = DirtyKeys(context.clock)
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Report until cancelled."""
         await look_at_each(self._due, self._announce, self._context.clock)
 
     async def write_log(self) -> None:
@@ -109,7 +109,7 @@ class Waiting:
     # What is noted
 
     def record(self, entry: Entry) -> None:
-        """Take note of what a cycle said of a head that got no quota."""
+        """Record what a cycle stated of a head that got no quota."""
         key = entry.workload.key
         reason = reason_of(entry, self._state.holdings)
         said = Entry(
@@ -125,7 +125,7 @@ class Waiting:
             self._count(key, entry.workload.queue, reason)
 
     def is_sampled(self) -> bool:
-        """Count a refusal; tell whether what it was decided on is to be written to the log."""
+        """Count a refusal; return whether what it was decided on is to be written to the log."""
         decision_log = self._context.decision_log
         return decision_log is not None and decision_log.samples.is_due()
 
@@ -137,7 +137,7 @@ class Waiting:
             decision_log.decided_on(Plane.QUOTA, reference_of(found), reason, decision_input)
 
     def took(self, key: str, found: Workload | None, row: model.Workload | None) -> None:
-        """Take note of a Workload that was adopted; None is gone or finished."""
+        """Record a Workload that was adopted; None is deleted or finished."""
         if found is None or row is None:
             self._counts.forget(key)
             self._said.pop(key, None)
@@ -150,7 +150,7 @@ class Waiting:
             self._pending(key, found, row)
 
     def admitted(self, key: str) -> None:
-        """Take note that a Workload is about to get its quota."""
+        """Record that a Workload is about to get its quota."""
         self._counts.forget(key)
         self._said.pop(key, None)
 
@@ -213,7 +213,7 @@ class Waiting:
     # What is told
 
     async def _announce(self, key: str) -> None:
-        """Say in an event why a Workload waits, unless that was stated last."""
+        """Report in an event why a Workload waits, unless that was stated last."""
         found = self._state.workload(key)
         if found is None or (self._counts.reason(key) is None and found.status.admission):
             return
@@ -283,7 +283,7 @@ class Waiting:
         return replace(said, fixes=tuple(each.fix for each in helpful))
 
     async def diagnoses(self) -> dict[str, Diagnosis]:
-        """Return why each Workload waits that does, by `namespace/name`, as it is told in events.
+        """Return why each Workload waits that does, by `namespace/name`, as events report it.
 
         About one of which nothing was said yet the engine decides, once for all of its shape.
         """
@@ -337,7 +337,7 @@ class Waiting:
 
 
 def _recorded(found: Workload, row: model.Workload) -> _Said | None:
-    """Return what a cycle must have said that left a Workload's conditions; None for nothing."""
+    """Return what a cycle must have stated that left a Workload's conditions; None for nothing."""
     condition = condition_of(found.status.conditions, "QuotaReserved")
     if condition is None or condition.status != "False":
         return None

@@ -81,7 +81,7 @@ class WaitingCounts:
 
 
 def closed_reason(queues: Queues, local_queue: str) -> Reason | None:
-    """Return why nobody is taken from a LocalQueue; None where somebody may be."""
+    """Return why no workload of a LocalQueue is admitted; None where one may be."""
     configuration = queues.configuration
     local = configuration.local_queues.get(local_queue)
     queue = None if local is None else configuration.cluster_queues.get(local.cluster_queue)

@@ -133,7 +133,7 @@ class WorkloadReconciler:
         await self._retention.keep_deactivated(key, workload)
 
     async def release(self, key: str, workload: Workload) -> None:
-        """Free the quota of an evicted Workload whose pods are gone.
+        """Free the quota of an evicted Workload whose pods are deleted.
 
         One that is owned by a single pod is not queued again, whether the pod ran or is still
         gated: it ends with its pod, and a pod that comes in its place is another Workload.
@@ -185,7 +185,7 @@ class WorkloadReconciler:
                 self._again(key, instant)
 
     async def _follow_stop(self, key: str, workload: Workload) -> bool:
-        """Give the quota back where the queues are stopped; tell whether it was."""
+        """Release the quota where the queues are stopped; return whether it was."""
         configuration, row = self._state.configuration, self._state.row(workload)
         if is_condition_true(workload, "Admitted"):
             found = eviction_reason(configuration, row)
@@ -320,7 +320,7 @@ class WorkloadReconciler:
     # What it follows
 
     async def _follow(self, key: str, workload: Workload) -> Workload | None:
-        """Let the Workload follow its queue, its checks and its backoff; None where it is gone."""
+        """Have the Workload follow its queue, its checks and its backoff; None if it is deleted."""
         configuration, now = self._state.configuration, self._context.clock.wall()
         was = is_condition_true(workload, "Admitted")
 
@@ -354,7 +354,7 @@ class WorkloadReconciler:
         return workload
 
     def _announce_gates(self, before: Workload, after: Workload) -> None:
-        """Tell of an admission gate that was found, or is gone."""
+        """Report an admission gate that was found, or is deleted."""
         old = condition_of(before.status.conditions, "QuotaReserved")
         new = condition_of(after.status.conditions, "QuotaReserved")
         gated = [each is not None and each.reason == "AdmissionGated" for each in (old, new)]

@@ -98,7 +98,7 @@ class WorkloadStatuses:
         changes: Sequence[Callable[[Workload], Workload]],
         is_meant: Callable[[Workload], bool],
     ) -> None:
-        """Write changes of a status that do not depend on one another, as one where that is taken.
+        """Write changes of a status that do not depend on one another, as one where accepted.
 
         A change that the API server refuses keeps none of the others from being written.
 

@@ -209,7 +209,7 @@ class Bindings:
         return self._turns.mark(node) if self._turns is not None else 0
 
     async def _prepare(self, pod: _Placed) -> str:
-        """Write what the pod takes and wait for its volumes; return what went wrong."""
+        """Write what the pod uses and wait for its volumes; return what failed."""
         member, clock = pod.member, self._context.clock
         try:
             left = [key for key in pod.row.released if key not in pod.annotations]
@@ -253,5 +253,5 @@ class Bindings:
         )
 
     def seen(self, uid: Uid) -> None:
-        """The pod was seen bound or gone."""
+        """The pod was seen bound or deleted."""
         self._unseen.discard(uid)

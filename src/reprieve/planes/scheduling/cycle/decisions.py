@@ -199,7 +199,7 @@ class Decisions:
         self._put_back(units)
 
     def _set_aside(self, units: list[Unit], failure: Exception) -> bool:
-        """Set aside the unit that took too long; return whether it was that, and one of these.
+        """Set aside the unit that exceeded its time; return whether it was that, and one of these.
 
         The others are decided about again, since their answers are lost.
         """
@@ -313,7 +313,7 @@ class Decisions:
             self._state.queue.activate((unit.group or unit.pods[0],), clock)
 
     def _try_at_once(self, attempt: Attempt) -> None:
-        """End the backoff of a unit whose preemption found nodes for it and evicts nobody.
+        """End the backoff of a unit whose preemption found nodes for it and evicts nothing.
 
         It is bound on the nodes that it is nominated to. Once for each backoff: an attempt that was
         made at once waits for the next one, however it ends.

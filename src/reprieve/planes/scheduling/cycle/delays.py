@@ -1,4 +1,4 @@
-"""From when anybody is evicted for a unit: `preemptionDelay`.
+"""From when work is evicted for a unit: `preemptionDelay`.
 
 1. A pod counts from its creation, or from when this process saw its last scheduling gate go.
 2. A group counts from when it was whole: when the pods that its minimum asks for were there. A tree
@@ -35,7 +35,7 @@ _PATIENT_FOR: Final = MINUTE
 
 
 class Delays:
-    """How long units of one plane wait before they preempt; nobody does without the setting."""
+    """How long units of one plane wait before they preempt; none does without the setting."""
 
     def __init__(self, context: SchedulingContext, state: ClusterState) -> None:
         self._context = context
@@ -54,7 +54,7 @@ class Delays:
             self._ungated[row.uid] = Nanos(self._context.clock.wall())
 
     def of(self, units: Iterable[Unit]) -> Mapping[Unit, Nanos]:
-        """Return before when nobody is evicted for these units, of those that it holds for now."""
+        """Return before when nothing is evicted for these units, of those that it holds for now."""
         if self._context.settings.delay is None:
             return {}
         now = self._context.clock.wall()

@@ -68,7 +68,7 @@ class SchedulingDisplacements:
         *,
         restores: bool = False,
     ) -> None:
-        """`restores`: `restore` is still to come, and says which evictions were our own."""
+        """`restores`: `restore` is still to come, and states which evictions were our own."""
         self._others = others
         # Pods that were seen to be evicted before anybody could say by whom.
         self._early: list[PodRow] | None = [] if restores else None
@@ -92,7 +92,7 @@ class SchedulingDisplacements:
         state.observers.append(self._seen)
 
     def holds(self, units: Iterable[Unit]) -> dict[Unit, Mapping[Uid, Hold]]:
-        """Return who is held from each of these units, as far as anybody is."""
+        """Return what is held from each of these units, as far as any is."""
         found: dict[Unit, Mapping[Uid, Hold]] = {}
         refused = self.not_evictable.held(self._clock.wall())
         if refused:
@@ -110,7 +110,7 @@ class SchedulingDisplacements:
         return found
 
     def issue(self, plan: Plan, pods: Sequence[Uid], lost: Sequence[int]) -> Issued:
-        """Take note of a plan for these pods; `lost`: with each of its victims."""
+        """Record a plan for these pods; `lost`: with each of its victims."""
         rows = [row for uid in pods if (row := self._state.pod(uid)) is not None]
         sides = self.harm.sides(plan)
         return self.told.issue(
@@ -138,7 +138,7 @@ class SchedulingDisplacements:
         return "" if row is None else self._loops.said_of(pod_party(row).lineage)
 
     def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
-        """Take over what former processes did, and what pods still say of how they failed."""
+        """Adopt what former processes did, and what pods still state of how they failed."""
         self.told.restore(intents, interrupted)
         early, self._early = self._early, None
         for row in early or ():
@@ -231,7 +231,7 @@ class SchedulingDisplacements:
             self._note_other(row)
 
     def _note_other(self, row: PodRow) -> None:
-        """Take note of a pod that another actor evicts."""
+        """Record a pod that another actor evicts."""
         if self._others is None or not row.node:
             return
         if self._early is not None:
@@ -266,7 +266,7 @@ class SchedulingDisplacements:
             self._governor.admitted(pod_party(row), self._clock.wall())
 
     def _note_running(self, returns: Returns, old: PodRow | None, row: PodRow) -> None:
-        """Tell of a pod that got a node, or was there with one already when it was first seen."""
+        """Report a pod that got a node, or was there with one already when it was first seen."""
         if not row.node or row.finished or row.deleting:
             return
         if old is None and row.start is not None:
@@ -284,7 +284,7 @@ class SchedulingDisplacements:
             self._governor.failed(pod_party(row), self._clock.wall())
 
     def _count(self, old: PodRow | None, row: PodRow | None) -> None:
-        """Count the pods of a lineage, and tell when its last one is gone or has finished."""
+        """Count the pods of a lineage, and report when its last one is deleted or has finished."""
         before = old is not None and not old.finished
         after = row is not None and not row.finished
         known = row or old

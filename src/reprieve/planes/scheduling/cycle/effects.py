@@ -74,7 +74,7 @@ class Observe:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Say something in the log."""
+    """Write a line to the log."""
 
     level: int
     text: str
@@ -92,7 +92,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Let the queue entry wait until its victims' deletions are sent."""
+    """Have the queue entry wait until its victims' deletions are sent."""
 
     key: str
 

@@ -1,4 +1,4 @@
-"""What `-v 6` says of a group whose attempt failed, and what is always said of a plugin that did.
+"""What `-v 6` logs of a group whose attempt failed, and what is always logged of a plugin that did.
 
 Node by node: which filter refuses a pod of the group as the node is, and without all pods of lower
 priority. Unit by unit: who would have been evicted for it, if that had helped. It is worked out

@@ -110,7 +110,7 @@ class Futile:
         return True
 
     def _is_steady(self, rows: Iterable[PodRow]) -> bool:
-        """Whether a pod that takes room cannot help: equal members, whose place is their room."""
+        """Whether a pod that uses capacity cannot help: equal members, whose place is their own."""
         classes = {row.pod_class for row in rows}
         (only,) = classes if len(classes) == 1 else (None,)
         return only is not None and not (
@@ -127,7 +127,7 @@ class Futile:
 
 
 def lacks(attempt: Attempt | None) -> bool:
-    """Whether an attempt found neither room nor victims, so that any help may let it."""
+    """Whether an attempt found neither capacity nor victims, so that any help may change it."""
     found = None if attempt is None else attempt.preemption
     return (
         attempt is not None
@@ -138,7 +138,7 @@ def lacks(attempt: Attempt | None) -> bool:
 
 
 def fits_without_victims(attempt: Attempt) -> bool:
-    """Whether no placement was found at first, and preemption then found one that evicts nobody."""
+    """Whether no placement was found at first, and preemption then found one without evictions."""
     found = attempt.preemption
     return (
         attempt.code is not Code.SUCCESS
@@ -175,7 +175,7 @@ def _found_nobody(found: Preemption) -> bool:
 
 
 def _names(attempt: Attempt) -> Iterator[str]:
-    """Yield names that the sentences of an attempt tell, which may be those of the unit."""
+    """Yield names in the sentences of an attempt, which may be those of the unit."""
     said = [*attempt.status]
     if attempt.preemption is not None:
         said.append(attempt.preemption.explanation)

@@ -56,7 +56,7 @@ _REMEMBERED: Final = 20_000
 
 
 class Deferrals:
-    """How long each unit has been delayed; nobody is where no other plane evicts for it.
+    """How long each unit has been delayed; none is where no other plane evicts for it.
 
     `names`: by what the demand of a unit is known in records.
     """
@@ -134,7 +134,7 @@ class Deferrals:
         return Plane.SCHEDULING in planes
 
     def rejection(self, unit: Unit) -> Rejection | None:
-        """Return why the idle plane evicts nobody for a unit of the last slice, if it was asked."""
+        """Return why the idle plane evicts nothing for a unit of the last slice, if queried."""
         return self._said.get(unit.name)
 
     def is_mixed(self, unit: Unit) -> bool:
@@ -142,7 +142,7 @@ class Deferrals:
         return unit.name in self._said and self._said[unit.name] is None
 
     def waits(self, unit: Unit, *, for_room: bool) -> None:
-        """Take note of an attempt: the unit waits for pods that end, or it does not."""
+        """Record an attempt: the unit waits for pods that end, or it does not."""
         if for_room:
             _since(self._patient, unit.name, self._clock.monotonic())
         else:
@@ -194,7 +194,7 @@ class SchedulingJoint:
         return scheduler_name in self._context.scheduler_names
 
     def goes_whole(self, group: str) -> bool:
-        """Whether the pods of a group go together or not at all."""
+        """Whether the pods of a group are evicted together or not at all."""
         row = self._state.group(group)
         return (
             self._context.policy.gates.generic_workload
@@ -217,7 +217,7 @@ class SchedulingJoint:
     async def refused_without(
         self, pods: Sequence[Uid], gone: Collection[Uid], idle: Collection[Uid]
     ) -> str:
-        """Return why the pods cannot all be placed once others are gone, empty if they can.
+        """Return why the pods cannot all be placed without others, empty if they can.
 
         `idle`: the pods of all idle work, some of which may have to go by priority alone.
         """
@@ -274,7 +274,7 @@ class SchedulingJoint:
     async def mixture(
         self, pods: Sequence[Uid], idle: Sequence[IdlePods], most: int = 0
     ) -> Mixture | None:
-        """Return which idle work has to go beside work of lower priority; None where none helps.
+        """Return which idle work to evict beside work of lower priority; None where none helps.
 
         None, too, where priority alone is enough, or may not preempt yet. `idle`: what may go,
         oldest first. `most`: idle work alone is enough, and so many devices or more are no better.

@@ -49,7 +49,7 @@ class NoticeTerms:
             self._state.cluster.apply((Gone(Kind.NOTICE, known.uid, known.namespace, known.name),))
 
     def _again(self) -> None:
-        """Go by the credits that are known now."""
+        """Use the credits that are known now."""
         for uid in list(self._rows):
             row = self._state.pod(uid)
             self._seen(row, None)

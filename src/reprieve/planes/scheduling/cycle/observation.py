@@ -1,4 +1,4 @@
-"""What an attempt counts for in the metrics, and what `-v 6` says about it (specification 14)."""
+"""What an attempt counts for in the metrics, and what `-v 6` logs of it (specification 14)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["log_refused", "observe"]
 
 
 def observe(metrics: SchedulingMetrics, attempt: Attempt, profile: str, took: int) -> None:
-    """Count an attempt that took so many nanoseconds; `profile` is the scheduler's name."""
+    """Count an attempt of so many nanoseconds; `profile` is the scheduler's name."""
     seconds = took / SECOND
     if attempt.unit.group:
         result = _group_result(attempt)
@@ -35,7 +35,7 @@ def observe(metrics: SchedulingMetrics, attempt: Attempt, profile: str, took: in
 
 
 def log_refused(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
-    """Log each unit that was not put back, with its rule and the filter that refused (`-v 6`)."""
+    """Log each unit that was not reprieved, with its rule and the filter that refused (`-v 6`)."""
     found = attempt.preemption
     if found is None or not log.isEnabledFor(DETAIL):
         return

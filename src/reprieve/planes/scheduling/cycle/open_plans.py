@@ -1,4 +1,4 @@
-"""What plans of one plane that are open at the same time ask of each other's nodes.
+"""What plans of one plane that are open at the same time query of each other's nodes.
 
 A plan keeps its nodes for its preemptor while its victims save, so that others see these claims.
 Whoever proves another plan again counts both sides of each: the claims as taken, the victims as
@@ -35,7 +35,7 @@ class OpenPlans:
         self.all = all
 
     def waiting(self, intent: Preemption) -> list[PodRow]:
-        """Return the pods that a plan makes room for, as far as they still wait for a node."""
+        """Return the pods that a plan evicts for, as far as they still wait for a node."""
         rows = (self._state.pod(Uid(place.uid)) for place in intent.spec.placement)
         return [row for row in rows if row is not None and self._state.ours(row)]
 
@@ -61,7 +61,7 @@ class OpenPlans:
         return frozenset(found) - self._state.overdue
 
     def saving(self) -> list[Saving]:
-        """Return the plans that wait for their victims, in the order in which they were told."""
+        """Return the plans that wait for their victims, in the order of their notices."""
         found = list[Saving]()
         for each in self.all():
             if each.intent.status.phase is not IntentPhase.NOTICED or each.ending is not None:

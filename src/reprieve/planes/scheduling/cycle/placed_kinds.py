@@ -1,4 +1,4 @@
-"""Placed pods by what harm budgets select by, as they come, change and go."""
+"""Placed pods by what harm budgets select by, as they are created, changed and deleted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PlacedKinds(Kinds):
                 del self._groups[key]
 
     def group_changed(self, key: str) -> None:
-        """A group has come, changed or gone."""
+        """A group was created, changed or deleted."""
         if key in self._groups:
             self._changed_groups.add(key)
 

@@ -1,4 +1,4 @@
-"""How long PodGroupPostFilter plugins and `DefaultPreemption` take: the engine has no clock.
+"""How long PodGroupPostFilter plugins and `DefaultPreemption` run: the engine has no clock.
 
 Measured are the calls at PodGroupPostFilter, and at PostFilter those of the preemption of plain
 pods. Filters and scores answer for all nodes at once, so they have no call per node that could be
@@ -78,7 +78,7 @@ def _measured(name: str, plugin: PostFilter, seconds: Histogram, clock: Clock) -
 def _observed(
     name: str, point: str, seconds: Histogram, clock: Clock
 ) -> Generator[list[Code], None, None]:
-    """Observe the time until the end, with the code that was put into the list, else `Error`."""
+    """Observe the time until the end, with the code that the list got, else `Error`."""
     start = clock.monotonic()
     outcome: list[Code] = []
     try:

@@ -172,7 +172,7 @@ class Preemptions:
         await self.book.keep_few(self._failures.clear)
 
     def _keep_waiting(self, each: Carried[Json]) -> None:
-        """Do not decide anew for whom a plan waits whose victims may still save, or go just now."""
+        """Do not decide anew about a preemptor whose victims may still save, or leave just now."""
         if each.busy:
             queue, now = self._state.queue, self._context.clock.monotonic()
             keys = {queue.hold_back(row.uid, now) for row in self._victims.waiting(each.intent)}
@@ -188,7 +188,7 @@ class Preemptions:
         self._state.changed()
 
     def _keep_room(self, each: Carried[Json]) -> None:
-        """Keep the nodes of a plan that was adopted for the pods that it makes room for."""
+        """Keep the nodes of an adopted plan for the pods that it evicts for."""
         if not each.any_over or each.ending is not None:
             return
         nodes = {place.uid: place.node for place in each.intent.spec.placement}
@@ -203,7 +203,7 @@ class Preemptions:
     # One plan.
 
     def _beside(self, plan: Plan, preemptor: Preemptor) -> Beside | None:
-        """Return what the record of a plan that was decided just now says of other planes."""
+        """Return what the record of a plan that was decided just now states of other planes."""
         context, pods = self._context, _pods_of(plan, preemptor)
         row = next((row for uid in pods if (row := self._state.pod(uid)) is not None), None)
         return context.joint.beside(

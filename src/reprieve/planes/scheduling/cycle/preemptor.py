@@ -1,4 +1,4 @@
-"""Who needs room, as far as its queue entry, its victims' texts and the events about it say."""
+"""The preemptor, as far as its queue entry, its victims' texts and the events about it state it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def why_not_finished(
     overdue: Collection[Uid],
     beside: Collection[Uid] = (),
 ) -> str:
-    """Return why the rest of the victims stays, empty where it has to go.
+    """Return why the rest of the victims stays, empty where it has to be evicted.
 
     `waiting`: the pods of the plan's placement that still wait for a node; `now`: Unix seconds.
     `beside`: victims of other plans that leave. A plan that holds only with these is still needed.
@@ -88,7 +88,7 @@ def fits_by_now(
     now: int,
     overdue: Collection[Uid],
 ) -> bool:
-    """Return whether a preemptor, its whole tree where it is one, fits once who leaves is gone."""
+    """Return whether a preemptor, its whole tree where it is one, fits without what leaves."""
     session = Session(snapshot, policy, overdue=overdue, now=now)
     return session.places_all([unit])
 

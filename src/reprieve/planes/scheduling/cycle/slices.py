@@ -45,7 +45,7 @@ _NO_SCORERS: Final[Mapping[str, PlacementScorer]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One attempt, and nanoseconds that it took. `failure`: a fault of ours or a plugin's.
+    """One attempt, and its nanoseconds. `failure`: a fault of ours or a plugin's.
 
     `record` makes the input of an attempt with a plan, as it is stored; it takes a while. `sample`
     is the input of one without, where that is wanted.

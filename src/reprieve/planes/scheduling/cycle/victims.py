@@ -1,4 +1,4 @@
-"""What a victim of the scheduling plane is: a pod that is deleted, and gone when the watch says so.
+"""What a victim of the scheduling plane is: a pod that is deleted, and gone by its watch.
 
 1. Pods of a unit are marked before any victim is deleted; others are marked as they are deleted.
 2. All victims go but the last, which goes when the calls for all others have succeeded.
@@ -183,7 +183,7 @@ class SchedulingVictims:
         return bool(waiting) and all(self._state.root(key)[0] is not Way.MISSING for key in groups)
 
     def waiting(self, intent: Preemption) -> list[PodRow]:
-        """Return the pods that a plan makes room for, as far as they still wait for a node."""
+        """Return the pods that a plan evicts for, as far as they still wait for a node."""
         return self.open_plans.waiting(intent)
 
     def observe(
@@ -219,7 +219,7 @@ class SchedulingVictims:
     # Notice.
 
     def notices(self, plan: Plan, preemptor: Preemptor, notices: Notices) -> Sequence[Grant]:
-        """Return what each victim of a plan is given before it goes, empty for nobody."""
+        """Return the notice of each victim of a plan before its eviction, empty for none."""
         urgent = self._context.governor.policy.emergency_priority
         hurried = urgent is not None and preemptor.about.priority >= urgent
         asking = []
@@ -318,7 +318,7 @@ class SchedulingVictims:
         return f"{victim.root.namespace}/{victim.root.name} is not what the plan was decided on"
 
     def _too_long(self, victim: Victim, grace: int) -> str:
-        """Return why a victim is passed by that would take so many seconds to go.
+        """Return why a victim is passed over that would need so many seconds to leave.
 
         One that is chosen again after it was passed by is the only one there is.
         """

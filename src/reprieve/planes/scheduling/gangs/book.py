@@ -180,7 +180,7 @@ class GangBook:
         return [*self._pending(gang), *waiting]
 
     def barrier(self, row: PodRow) -> Barring | None:
-        """Return what the gate says of a pod."""
+        """Return what the gate states of a pod."""
         gang = self.gangs.of(row.uid)
         if gang is None:
             return None
@@ -256,7 +256,7 @@ class GangBook:
                 self._refresh(each)
 
     def overdue(self, now: int) -> list[list[Parked]]:
-        """Return those whose time in Permit is over, with all that go with them."""
+        """Return those whose time in Permit is over, with all that belong to them."""
         found: list[list[Parked]] = []
         for uid, parked in list(self.parked.items()):
             if parked.deadline > now or uid not in self.parked:

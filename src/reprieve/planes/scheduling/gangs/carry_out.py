@@ -61,7 +61,7 @@ class GangCarryOut:
         self._victims: dict[str, set[Uid]] = {}  # of the last preemption, while any is there
 
     def show(self) -> None:
-        """Show how many gang groups wait, and note whose victims are all gone."""
+        """Show how many gang groups wait, and record whose victims are all deleted."""
         for key, uids in list(self._victims.items()):
             if all(self._state.pod(uid) is None for uid in uids):
                 del self._victims[key]

@@ -205,7 +205,7 @@ def _bound(attempt: Attempt, cycle: GangCycle, facts: GangFacts) -> Iterator[Gan
 def _refused(
     attempt: Attempt, cycle: GangCycle, facts: GangFacts, permit: Mapping[Uid, InPermit]
 ) -> Iterator[GangEffect]:
-    """Yield what follows where nobody is bound; `permit`: who waits by now."""
+    """Yield what follows where no pod is bound; `permit`: which wait by now."""
     yield from _nominations(attempt, facts)
     if attempt.deallocations:
         yield GiveBack(attempt.deallocations)
@@ -237,7 +237,7 @@ def _refused(
 def _returned(
     attempt: Attempt, cycle: GangCycle, permit: Mapping[Uid, InPermit]
 ) -> Iterator[GangEffect]:
-    """Yield what the queue is told."""
+    """Yield what the queue gets."""
     unit = attempt.unit
     outcome = Outcome.ERROR if attempt.code is Code.ERROR else Outcome.REJECTED
     waits = {uid for uid, _ in cycle.parked if uid in permit}
@@ -274,7 +274,7 @@ def _left(plan: Plan, permit: Mapping[Uid, InPermit], snapshot: Snapshot) -> Pla
 def _rejected(
     cycle: GangCycle, facts: GangFacts, waited: Mapping[Uid, InPermit]
 ) -> Iterator[GangEffect]:
-    """Tell those who waited in Permit why they no longer do."""
+    """Notify pods that waited in Permit why they no longer do."""
     trigger = _trigger(cycle, facts)
     gang = facts.gangs.get(trigger.uid) if trigger is not None else None
     if gang is None:

@@ -1,4 +1,4 @@
-"""Who is told of pods that are members of gangs of older front doors."""
+"""Followers of pods that are members of gangs of older front doors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["Members"]
 
 
 class Members(Protocol):
-    """Who is told of members of gangs of older front doors."""
+    """Followers of members of gangs of older front doors."""
 
     def pod_seen(self, row: PodRow) -> None:
         """A member came or changed."""
         ...
 
     def pod_gone(self, row: PodRow) -> None:
-        """A member is gone."""
+        """A member was deleted."""
         ...
 
     def waits(self, uid: Uid) -> bool:

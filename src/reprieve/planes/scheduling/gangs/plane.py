@@ -98,7 +98,7 @@ class GangPlane:
         self.statuses.reconcile(row.gang)
 
     def pod_gone(self, row: PodRow) -> None:
-        """A member is gone."""
+        """A member was deleted."""
         self.book.gone(row.uid)
         self.statuses.reconcile(row.gang)
 
@@ -233,7 +233,7 @@ class GangPlane:
         self._renew()
 
     def _renew(self) -> None:
-        """Take settings and quotas together; gangs that wait may have other victims now."""
+        """Apply settings and quotas together; gangs that wait may have other victims now."""
         before, options = self.options, self.settings.options
         listed = [(d, q) for d in DOORS for q in self._quotas.get(d.api_version, ())]
         self.options = replace(options, policy=protected_by(options.policy, listed))
@@ -270,7 +270,7 @@ class GangPlane:
         self._state.queue.group_changed(key, self._context.clock.monotonic())
 
     def _withdraw(self, rows: Iterable[PodRow]) -> None:
-        """Take away the nominations of pods whose gang is no longer complete."""
+        """Remove the nominations of pods whose gang is no longer complete."""
         monotonic = self._context.clock.monotonic()
         rows = [row for seen in rows if (row := self._state.pod(seen.uid)) is not None]
         parked = {each.row.uid for each in self.release(row.uid for row in rows)}
@@ -337,7 +337,7 @@ class GangPlane:
 
 
 class QueueFacts:
-    """What the queue asks: gang groups from the book, everything else from the state."""
+    """What the queue reads: gang groups from the book, everything else from the state."""
 
     def __init__(self, state: ClusterState, gangs: GangPlane) -> None:
         self._state = state

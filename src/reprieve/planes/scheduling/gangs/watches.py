@@ -98,7 +98,7 @@ class _Quotas:
 
 
 class GangWatches:
-    """The reflectors, told apart from those without which nothing is scheduled."""
+    """The reflectors, apart from those without which nothing is scheduled."""
 
     def __init__(
         self,
