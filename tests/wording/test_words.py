@@ -25,8 +25,8 @@ _LOGS = re.compile(rf"\.(?:{'|'.join(sorted(_LOG))})\(")
 _DOCSTRING = re.compile(r'^\s*r?"""([^"\n]+)', re.MULTILINE)
 # The name of what the product does (`README.md`).
 _MOTTO = "Make room on Kubernetes GPU clusters"
-# Terms of Kubernetes and of our own command line that are spelled like a forbidden word.
-_NAMES = re.compile(r"get waiters|`[^`]*`")
+# Terms of Kubernetes, HTTP, languages and our own command line that are spelled like such a word.
+_NAMES = re.compile(r"get waiters|`[^`]*`|\bPUT\b|\bGo(?:'s)? (?:duration|form|reads|prints|`)|\bGONE\b")
 
 
 def _forbidden() -> re.Pattern[str]:

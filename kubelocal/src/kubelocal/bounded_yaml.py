@@ -1,4 +1,4 @@
-"""Reads YAML whose aliases stand for no more than a reader can take."""
+"""Reads YAML whose aliases stand for no more than a reader can hold."""
 
 from __future__ import annotations
 

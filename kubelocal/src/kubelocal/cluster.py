@@ -142,7 +142,7 @@ class EmbeddedCluster:
         return self._access.token(user, audiences, pod_uid, pod_name)
 
     def revoke(self, token: str) -> None:
-        """Let a token hold no longer."""
+        """Revoke a token."""
         self._access.revoke(token)
 
     def write_kubeconfig(
@@ -190,7 +190,7 @@ class EmbeddedCluster:
         self._access.deny(user, verb, group, resource)
 
     def allow(self, user: str, verb: str, group: str, resource: str) -> None:
-        """Take back the `deny` with the same words."""
+        """Undo the `deny` with the same words."""
         self._access.allow(user, verb, group, resource)
 
     @property
@@ -199,7 +199,7 @@ class EmbeddedCluster:
 
     @property
     def requests(self) -> Counter[tuple[str, str, str, str]]:
-        """How often (user, verb, group, resource) was asked over HTTP."""
+        """How often (user, verb, group, resource) was requested over HTTP."""
         return self._http.requests
 
     @property

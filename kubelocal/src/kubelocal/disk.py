@@ -20,7 +20,7 @@ Row = tuple[str, str, str, int, bytes | None]
 
 
 class DiskFull(Exception):
-    """There is no room for a transaction; nothing of it was stored, and the next may succeed."""
+    """There is no space for a transaction; nothing of it was stored, and the next may succeed."""
 
 
 class Disk:
@@ -114,7 +114,7 @@ class Disk:
 
 
 def _keep_private(path: Path) -> None:
-    """Make the file if there is none; nobody but its owner may read it or what SQLite puts beside.
+    """Make the file if there is none; only its owner may read it or what SQLite stores beside.
 
     SQLite gives the files that it makes beside a database the rights of the database.
     """

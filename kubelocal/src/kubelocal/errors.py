@@ -1,4 +1,4 @@
-"""What the user of the cluster is told, in one line."""
+"""The message for the user of the cluster, in one line."""
 
 from __future__ import annotations
 

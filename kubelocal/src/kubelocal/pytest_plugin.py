@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def kubelocal_cluster(request: pytest.FixtureRequest) -> Iterator[Running]:
-    """A cluster of the test's own; `url` and `kubeconfig` say where."""
+    """A cluster of the test's own; `url` and `kubeconfig` state where."""
     from kubelocal.running import Settings, running_in_thread
 
     marker = request.node.get_closest_marker("kubelocal")

@@ -51,7 +51,7 @@ _WORDS_AROUND: Final = 126
 
 
 class Compacted(Exception):
-    """The history requested is gone; `oldest` is the first revision that can still be resumed."""
+    """The requested history is compacted; `oldest` is the first revision that can be resumed."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(oldest)
@@ -63,7 +63,7 @@ class StoreFailed(Exception):
 
 
 class TooLarge(Exception):
-    """The object is larger than etcd takes; the text is that of a server in front of one."""
+    """The object is larger than etcd accepts; the text is that of a server in front of one."""
 
 
 @dataclass(slots=True)
@@ -209,7 +209,7 @@ class Store:
         return stored
 
     async def durable(self) -> None:
-        """Return when everything written so far is on disk and told to watchers.
+        """Return when everything written so far is on disk and sent to watchers.
 
         Raises:
             StoreFailed: the disk refused.
@@ -243,7 +243,7 @@ class Store:
 
     @property
     def published(self) -> int:
-        """The last revision that watchers have been told of."""
+        """The last revision that watchers have got."""
         return self._unpublished[0].revision - 1 if self._unpublished else self.revision
 
     def unsubscribe(self, resource: str, subscription: Subscription) -> None:
@@ -261,7 +261,7 @@ class Store:
             shelf.history.clear()
 
     def compact_to(self, revision: int) -> None:
-        """Forget the history up to a revision that watchers have been told of."""
+        """Forget the history up to a revision that watchers have got."""
         revision = min(revision, self.published)
         self._compacted = max(self._compacted, revision)
         for shelf in self._shelves.values():

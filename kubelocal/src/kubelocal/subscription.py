@@ -1,4 +1,4 @@
-"""Versions of objects, the events between them, and who is told of them.
+"""Versions of objects, the events between them, and their watchers.
 
 A subscription is one watcher's queue: everything after its first revision, in order, none lost and
 none twice; one that falls too far behind is closed.
@@ -22,7 +22,7 @@ BACKLOG_PER_WATCHER: Final = 20_000
 
 
 class EventType(StrEnum):
-    """What a watch says about an object."""
+    """What a watch states about an object."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"

@@ -1,4 +1,4 @@
-"""An event loop in which no time passes while anybody has anything to do.
+"""An event loop in which no time passes while anything has anything to do.
 
     def test_my_controller_waits_a_minute() -> None:
         async def story() -> None:

@@ -1,4 +1,4 @@
-"""Whether any rank was told, where torch.distributed runs: all save the same step, or none does."""
+"""Whether any rank got notice, where torch.distributed runs: all save one step, or none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["agreement"]
 
 
 def agreement() -> Callable[[bool], bool] | None:
-    """Return what asks all ranks, None where there is only this one.
+    """Return what queries all ranks, None where there is only this one.
 
     torch is never imported here: whoever trains with it has done so.
     """

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drain_ray() -> int:
-    """Join the Ray of this pod, and drain its node each time that the pod is told."""
+    """Join the Ray of this pod, and drain its node each time that the pod gets notice."""
     try:
         from reprieve_notice.ray import drain_when_told, join
     except ImportError as missing:
@@ -105,7 +105,7 @@ def run(program: Sequence[str], sent: signal.Signals, *, ignored: bool = False) 
 
 
 def _follow(child: subprocess.Popen[bytes], sent: signal.Signals, notices: Notices) -> str:
-    """Signal the program as often as the pod is told; return the last notice when it has ended."""
+    """Signal the program as often as the pod gets notice; return the last one when it has ended."""
     last = ""
     while True:
         try:

@@ -45,7 +45,7 @@ class FileSource:
             self._sleep(_LOOK_S)
 
     def say(self, id: str, state: str, **more: Any) -> Told | None:
-        """Return the notice; nobody hears what this pod reports."""
+        """Return the notice; what this pod reports is not read."""
         return self._read()
 
     def _read(self) -> Told | None:

@@ -18,7 +18,7 @@ _ANSWER_S = 10
 
 
 class Away(Exception):
-    """Nobody answered, or nobody who knows."""
+    """There was no answer, or none of an operator that knows."""
 
 
 class HttpSource:
@@ -54,7 +54,7 @@ class HttpSource:
         return self._sent(f"{self._url}/{id}", body, _ANSWER_S)
 
     def checkpoint(self, ago: int, step: int | None = None) -> None:
-        """Report that this pod saved so many seconds ago; not every operator takes that down.
+        """Report that this pod saved so many seconds ago; not every operator records that.
 
         Raises:
             Away: nobody answered.

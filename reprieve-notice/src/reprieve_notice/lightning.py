@@ -1,4 +1,4 @@
-"""A callback for Lightning: save and stop when the pod is told.
+"""A callback for Lightning: save and stop when the pod gets notice.
 
 Every rank asks after the same batch, so that all save the same step. `path` is where the checkpoint
 is written, by default `notice.ckpt` in the trainer's default root folder; training goes on from it
@@ -18,7 +18,7 @@ __all__ = ["NoticeCallback"]
 
 
 class NoticeCallback(Callback):  # type: ignore[misc,unused-ignore]
-    """`Trainer(..., callbacks=[NoticeCallback()])`; asks at steps that `every` divides."""
+    """`Trainer(..., callbacks=[NoticeCallback()])`; checks at steps that `every` divides."""
 
     def __init__(self, notices: Notices | None = None, path: str = "", every: int = 1) -> None:
         self._notices = notices or Notices()
@@ -27,7 +27,7 @@ class NoticeCallback(Callback):  # type: ignore[misc,unused-ignore]
         self._over = False
 
     def on_train_batch_end(self, trainer: Any, *rest: Any, **more: Any) -> None:
-        """Ask; save, report and stop when the pod is told."""
+        """Check; save, report and stop when the pod gets notice."""
         step = int(trainer.global_step)
         if self._over:
             return

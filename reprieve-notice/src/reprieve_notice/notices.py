@@ -1,4 +1,4 @@
-"""`Notices`: what a training loop asks, and `Notice`: what it answers.
+"""`Notices`: what a training loop checks, and `Notice`: what it returns.
 
 A daemon thread asks the operator with long polls from the first call of `due` on. Once the pod is
 told it asks every few seconds whether the notice still stands, and repeats the pod's word, so that
@@ -70,7 +70,7 @@ class Notices:
         return Notice(self) if (mine if any_rank is None else any_rank(mine)) else None
 
     def _heed(self) -> None:
-        """Let the thread report that the notice is seen, and that this pod will save."""
+        """Have the thread report that the notice is seen, and that this pod will save."""
         told, word = self._told, self._word
         if told is not None and (word is None or word["id"] != told.id):
             self._word = {"id": told.id, "state": "saving"}
@@ -93,7 +93,7 @@ class Notices:
         self._saved = self._source.monotonic(), step
 
     def close(self) -> None:
-        """Ask no longer."""
+        """Poll no longer."""
         self._closed.set()
 
     @property
@@ -111,7 +111,7 @@ class Notices:
 
     @property
     def reason(self) -> str:
-        """Return why the pod is told, empty where it is not."""
+        """Return why the pod got notice, empty where it has none."""
         return "" if self._told is None else self._told.reason
 
     def instant_in(self, seconds: float) -> str:
@@ -177,7 +177,7 @@ class Notices:
             self._saved = None
 
     def ask(self, wait: int = 0) -> None:
-        """Ask once: for a notice, or whether the one that is known still stands.
+        """Poll once: for a notice, or whether the one that is known still stands.
 
         Raises:
             Away: nobody answered.

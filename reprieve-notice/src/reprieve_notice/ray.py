@@ -1,4 +1,4 @@
-"""Ray: drain one's own node when its pod is told, so that Ray Train tells its workers.
+"""Ray: drain one's own node when its pod gets notice, so that Ray Train notifies its workers.
 
 `ray.train.get_preemption_info()` returns the notice on all workers at the same call; Ray places no
 new work on the node. Run it beside the raylet, in each pod of the cluster:
@@ -30,7 +30,7 @@ def join() -> None:
 
 
 def drain_when_told(notices: Notices | None = None, last: str = "") -> str:
-    """Wait until the pod is told, and drain the node of Ray that this process is on.
+    """Wait until the pod gets notice, and drain the node of Ray that this process is on.
 
     Returns the id of the notice, which is another one than `last`. Ray has to be initialized in
     this process.

@@ -1,4 +1,4 @@
-"""`Told`: a notice as the operator told it, and how long it stands by the clock of this process."""
+"""`Told`: a notice as the operator gave it, and how long it stands by the clock of this process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Told:
 
     @classmethod
     def at(cls, answer: dict[str, Any], now: float, heard: float) -> Told:
-        """Read what the operator says.
+        """Read the operator's answer.
 
         Raises:
             ValueError: it is no notice.

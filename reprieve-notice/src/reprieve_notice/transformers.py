@@ -1,4 +1,4 @@
-"""A callback for the Trainer of transformers: save and stop when the pod is told.
+"""A callback for the Trainer of transformers: save and stop when the pod gets notice.
 
 Every rank asks at the same step, so that all save the same one. The Trainer writes its checkpoint
 before it stops; only then the pod reports that it has saved.
@@ -16,7 +16,7 @@ __all__ = ["NoticeCallback"]
 
 
 class NoticeCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
-    """`Trainer(..., callbacks=[NoticeCallback()])`; asks at steps that `every` divides."""
+    """`Trainer(..., callbacks=[NoticeCallback()])`; checks at steps that `every` divides."""
 
     def __init__(self, notices: Notices | None = None, every: int = 1) -> None:
         self._notices = notices or Notices()
@@ -24,7 +24,7 @@ class NoticeCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
         self._notice: Notice | None = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> Any:
-        """Ask, and let the Trainer save and stop when the pod is told."""
+        """Check, and have the Trainer save and stop when the pod gets notice."""
         if self._notice is None:
             self._notice = self._notices.due(state.global_step, every=self._every)
             if self._notice is not None:
@@ -32,7 +32,7 @@ class NoticeCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
         return control
 
     def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> Any:
-        """Report that the checkpoint of the step at which the pod was told is written."""
+        """Report that the checkpoint of the step at which the pod got notice is written."""
         if self._notice is not None:
             self._notice.saved(step=state.global_step)
         return control

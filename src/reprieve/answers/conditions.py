@@ -235,7 +235,7 @@ def _of_group(unit: Unit, waiting: Sequence[Json], groups_known: bool) -> Diagno
 
 
 def minimum_of(group: Json) -> int | None:
-    """Return how many members a PodGroup of any API waits for, None where it does not say."""
+    """Return how many members a PodGroup of any API waits for, None where it does not state it."""
     spec: dict[str, Any] = group.get("spec") or {}
     gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
     found = gang.get("minCount", spec.get("minMember"))
@@ -243,7 +243,7 @@ def minimum_of(group: Json) -> int | None:
 
 
 def _nominated(unit: Unit, waiting: Sequence[Json]) -> Diagnosis | None:
-    """Return that nodes keep room for pods, and which of them would not accept them any more."""
+    """Return that nodes keep capacity for pods, and which of them would not accept them now."""
     kept = list(filter(None, map(nominated_node, waiting)))
     if not kept:
         return None

@@ -1,4 +1,4 @@
-"""What the planes say of a unit that waits: `answers.diagnosing` asks them, others tell it."""
+"""What the planes state of a unit that waits: `answers.diagnosing` queries, others pass it on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Decided", "start_text"]
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the planes say.
+    """What the planes state.
 
     Attributes:
         at: of when the cluster is that they decided on.

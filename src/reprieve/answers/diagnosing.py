@@ -82,7 +82,7 @@ async def asked_of_planes(
     asking: float,
     client: Reader | None = None,
 ) -> Decided:
-    """Return what the planes of a run say about a unit, which waits in one of them.
+    """Return what the planes of a run state of a unit, which waits in one of them.
 
     For so many seconds of processor time (`asking`) the cluster is decided about again; `client`
     reads what turns out to be missing then, None of a stored snapshot.

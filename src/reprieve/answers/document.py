@@ -49,7 +49,7 @@ class _Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Subject(_Struct, frozen=True):
-    """What was asked about."""
+    """What was queried."""
 
     kind: str
     name: str
@@ -90,7 +90,7 @@ class Demand(_Struct, frozen=True):
 
 
 class Waiting(_Struct, frozen=True):
-    """Why it waits: the plane whose question it is, a word of the closed list, what is told.
+    """Why it waits: the plane whose question it is, a word of the closed list, what is reported.
 
     `lacks`: in base units, by resource. `refused`: how many who could make way stay, by rule.
     `filters`: how many nodes each filter refused. `earliest`: when it may start at the earliest.

@@ -1,4 +1,4 @@
-"""The rows of evidence: what is asked for, where it stands, since when, who made way for whom."""
+"""The rows of evidence: what is requested, where it stands, since when, who was preempted."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _displaced_text(each: Displaced, now: Nanos) -> str:
 
 
 def _saving(each: Displaced, now: Nanos) -> str:
-    """Return until when who was told may save, and how many pods have; empty for others."""
+    """Return until when victims with notice may save, and how many pods have; empty for others."""
     until = instant_or_none(each.saves_until) if each.saves_until else None
     if until is None:
         return ""

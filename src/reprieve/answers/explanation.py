@@ -142,7 +142,7 @@ def _for_whom(found: Findings, lead: str = ": it made way") -> str:
 
 
 def _manifests(unit: Unit) -> list[Json]:
-    """Return what somebody wrote: the job, or the group with its pods, or the pod."""
+    """Return the object that a user wrote: the job, or the group with its pods, or the pod."""
     if job_kind_of(unit.root) is not None:
         return [unit.root]
     group = unit.asked if unit.asked["kind"] == "PodGroup" else unit.group

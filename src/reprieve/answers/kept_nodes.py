@@ -1,4 +1,4 @@
-"""Nodes on which room is kept for pods that wait, and why one of them accepts a pod no more.
+"""Nodes on which capacity is kept for waiting pods, and why one of them accepts a pod no more.
 
 The scheduler keeps a pod's nomination until the pods that leave for it have ended, also where the
 node is cordoned or tainted meanwhile. Source: specification 12; the API's taints and tolerations.
@@ -19,19 +19,19 @@ _KEEPING_OUT: Final = ("NoSchedule", "NoExecute")
 
 
 def nominated_node(pod: Json) -> str:
-    """Return the node on which room is kept for a pod, empty where there is none."""
+    """Return the node on which capacity is kept for a pod, empty where there is none."""
     return str((pod.get("status") or {}).get("nominatedNodeName") or "")
 
 
 async def kept_nodes(reading: Reading, pods: Iterable[Json]) -> dict[str, Json]:
-    """Return the nodes on which room is kept for pods, by name, as far as they may be read."""
+    """Return the nodes on which capacity is kept for pods, by name, as far as they may be read."""
     names = sorted({name for pod in pods if (name := nominated_node(pod))})
     nodes = {name: await reading.get(NODES, "", name, quietly=True) for name in names}
     return {name: node for name, node in nodes.items() if node is not None}
 
 
 def refusal_of(pods: Sequence[Json], nodes: Mapping[str, Json]) -> str:
-    """Return why nodes accept pods for which they keep room no more, empty where they do."""
+    """Return why nodes no longer accept pods for which they keep capacity, empty where they do."""
     texts = (
         f"{name} {why}"
         for pod in pods

@@ -1,4 +1,4 @@
-"""The kinds that people ask about, by the names under which kubectl knows them.
+"""The kinds that people query, by the names under which kubectl knows them.
 
 `pod`, every kind of the table of jobs, pod groups of all their APIs, Workloads, GpuWorkloads and
 records of preemptions. A kind may be served in one of several versions or groups: they are asked
@@ -74,7 +74,7 @@ _NEAREST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What somebody asks about: where it may be served, the first place first, and its name."""
+    """What a user queries: where it may be served, the first place first, and its name."""
 
     resources: tuple[Resource, ...]
     name: str
@@ -86,7 +86,7 @@ class Asked:
 
 
 def asked_of(text: str) -> Asked:
-    """Return what `KIND/NAME` asks about.
+    """Return what `KIND/NAME` refers to.
 
     Raises:
         UsageError: no such kind, or no name.
@@ -106,7 +106,7 @@ def asked_of(text: str) -> Asked:
 
 
 def spelled() -> list[str]:
-    """Return the kinds that can be asked about, in lower case."""
+    """Return the kinds that can be queried, in lower case."""
     return list(dict.fromkeys(resources[0].kind.lower() for resources in _all()))
 
 

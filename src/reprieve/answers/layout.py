@@ -53,7 +53,7 @@ _COLOURS: Final[Mapping[State, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How wide lines may be, whether they have colours, and whether everything is told."""
+    """How wide lines may be, whether they have colours, and whether everything is shown."""
 
     width: int = _WIDTH
     colours: bool = False
@@ -113,7 +113,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def shortened(lines: list[str], most: int, width: int) -> list[str]:
-    """Return the first lines; the last of them says that it was cut, and has room for that."""
+    """Return the first lines; the last of them states that it was cut, within the length."""
     if len(lines) <= most:
         return lines
     last = lines[most - 1].removesuffix(_CUT)

@@ -1,4 +1,4 @@
-"""Which of two places counts, where somebody has set the same thing in both.
+"""Which of two places counts, where both set the same thing.
 
 1. Priority of queued work: a WorkloadPriorityClass before the PriorityClass of its pods.
 2. Priority of a gang: what its PodGroup says before what its pods say.

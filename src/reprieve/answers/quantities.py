@@ -65,7 +65,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def device_time(device_seconds: int) -> str:
-    """Return `33.6 device hours`, or `40 device seconds` where hours would say little."""
+    """Return `33.6 device hours`, or `40 device seconds` where hours would be too coarse."""
     if device_seconds >= _SHORT:
         return f"{device_seconds / 3600:.1f} device hours"
     return counted(device_seconds, "device second")

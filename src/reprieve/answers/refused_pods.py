@@ -1,4 +1,4 @@
-"""Why something has no pods, or too few: the API server refuses them, as its controller says.
+"""Why something has no pods, or too few: the API server refuses them, by its controller's words.
 
 Of something that has all of its pods nothing is read. Where some are there, a refusal counts unless
 one was made after it: then the others are on their way.
@@ -33,7 +33,7 @@ _LEADS: Final = ("Error creating: ", "failed error: ")
 
 
 async def with_refusal(reading: Reading, unit: Unit, standing: Standing) -> Standing:
-    """Return how a unit stands, with what its controller was told when it made its pods."""
+    """Return how a unit stands, with the answer that its controller got when it made its pods."""
     lacks = _lacks(unit) if standing.state in _WITH_PODS else 0
     if standing.state is not State.UNKNOWN and not lacks:
         return standing

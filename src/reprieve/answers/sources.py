@@ -104,7 +104,7 @@ class MemorySource:
 
     @property
     def now(self) -> Nanos:
-        """The instant at which they were taken."""
+        """The instant of the snapshot."""
         return self._now
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Json | None:
@@ -133,14 +133,14 @@ class MemorySource:
 
 
 class SnapshotSource:
-    """A snapshot, with the rights of whoever took it."""
+    """A snapshot, with the rights of the user who made it."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
     @property
     def now(self) -> Nanos:
-        """The instant at which it was taken."""
+        """The instant of the snapshot."""
         return self._snapshot.at
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Json | None:

@@ -1,4 +1,4 @@
-"""What an object that somebody asks about belongs to: owners, pods, group, Workload, GpuWorkload.
+"""What a queried object belongs to: owners, pods, group, Workload, GpuWorkload.
 
 The walk goes up the controllers' ownerReferences to the root, at most ten objects, and down again
 to the pods. Who asks about a pod of a group is told of the group, as its members start together.
@@ -137,7 +137,7 @@ def uid_of(obj: Json) -> str:
 
 
 def group_of(pod: Json) -> str:
-    """Return the name of the group that a pod is in, by any of the ways to say so."""
+    """Return the name of the group that a pod is in, by any of the ways to state it."""
     named = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
     metadata = pod["metadata"]
     return str(named or gang_name(metadata.get("labels") or {}, metadata.get("annotations") or {}))

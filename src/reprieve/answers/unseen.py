@@ -1,4 +1,4 @@
-"""Says what a caller may not list: what decisions depend on most comes first.
+"""States what a caller may not list: what decisions depend on most comes first.
 
 A kind without namespaces is seen as a whole or not at all. Of another one some namespaces may be
 refused; where the namespaces themselves cannot be listed, all but those that were asked for.
@@ -58,7 +58,7 @@ def _whole(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _elsewhere(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the kinds that were listed where the caller asked, and in no other namespace."""
+    """Yield the kinds that were listed where the caller queried, and in no other namespace."""
     if snapshot.namespaces is None:
         yield from _names(
             each for each in snapshot.unseen if each.resource.namespaced and not each.namespaces

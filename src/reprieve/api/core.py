@@ -108,7 +108,7 @@ class ContainerResources(Struct, frozen=True):
 
 
 class Container(Struct, frozen=True):
-    """A container, for what it asks."""
+    """A container, for its requests."""
 
     resources: ContainerResources | None = None
     restart_policy: str | None = None
@@ -188,7 +188,7 @@ class ResourceClaimStatus(Struct, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """What decides where a pod may go and how many GPUs it requests."""
+    """What decides where a pod may run and how many GPUs it requests."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -235,7 +235,7 @@ class PodCondition(Struct, frozen=True):
 
 
 class PodStatus(Struct, frozen=True):
-    """Phase and conditions of a pod, and the node where its scheduler makes room for it."""
+    """Phase and conditions of a pod, and the node where its scheduler preempts for it."""
 
     phase: str = ""
     conditions: list[PodCondition] | None = None

@@ -216,7 +216,7 @@ class Counter(Struct, frozen=True):
 
 
 class CounterConsumption(Struct, frozen=True):
-    """What a device takes of a counter set."""
+    """What a device uses of a counter set."""
 
     counter_set: str = ""
     counters: dict[str, Counter] | None = None

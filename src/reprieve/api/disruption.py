@@ -1,4 +1,4 @@
-"""`Disruption` (`reprieve.dev/v1alpha1`): what became of work that made way, told to its tenant.
+"""`Disruption` (`reprieve.dev/v1alpha1`): what became of displaced work, for its tenant.
 
 One object for each displaced unit, in the namespace of the work, written when the unit has ended,
 and once more when the work runs again. It says nothing of other namespaces. Source: specification
@@ -28,7 +28,7 @@ KEY_FIELD: Final = "key"
 
 
 class DisruptionDemand(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The demand that the unit made room for, where several planes decide together.
+    """The demand that the unit was displaced for, where several planes decide together.
 
     `stages`: the planes that see it through, in order. `frees`: what the unit gave back. `quota`
     and `placement`: how far each half of the proof is proven. `rejected`: planes that evict nobody

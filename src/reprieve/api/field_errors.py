@@ -96,7 +96,7 @@ def not_found(path: str, value: Any) -> str:
 
 
 def unsupported(path: str, value: Any, accepted: Collection[str]) -> str:
-    """Return that a field takes one of certain words."""
+    """Return that a field accepts one of certain words."""
     words = ", ".join(f'"{word}"' for word in accepted)
     return f"{path}: Unsupported value: {_shown(value)}: supported values: {words}"
 

@@ -343,7 +343,7 @@ class AdmissionCheck(_Struct, frozen=True):
 
 
 class Container(_Struct, frozen=True):
-    """A container or init container, for what it asks; Always makes the latter a sidecar."""
+    """A container or init container, for its requests; Always makes the latter a sidecar."""
 
     name: str = ""
     resources: ContainerResources | None = None
@@ -423,7 +423,7 @@ class PodSet(_Struct, frozen=True):
 
 
 class PriorityClassRef(_Struct, frozen=True):
-    """The class that a priority was taken from."""
+    """The class that a priority comes from."""
 
     group: str
     kind: str

@@ -148,7 +148,7 @@ def _rename(part: Json, old: str, new: str) -> None:
 
 
 def _taken(obj: Json) -> Json:
-    """Return what was kept for the version to come, and take the annotation off."""
+    """Return what was kept for the version to come, and remove the annotation."""
     metadata = _part(obj, "metadata")
     annotations = _part(metadata, "annotations")
     text = annotations.pop(KEPT, None)
@@ -165,7 +165,7 @@ def _taken(obj: Json) -> Json:
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Whether a field may come back: whoever reads the object expects it in this form."""
+    """Whether a field may come back: readers of the object expect it in this form."""
     try:
         msgspec.convert(value, _FORMS[name])
     except (KeyError, msgspec.ValidationError):

@@ -1,4 +1,4 @@
-"""What pods ask of topologies in their annotations, and whose AdmissionChecks are MultiKueue's.
+"""What pods request of topologies in their annotations, and which AdmissionChecks are MultiKueue's.
 
 The annotations of a pod template become the `topologyRequest` of its pod set. Nobody here sends
 work to other clusters: an AdmissionCheck of MultiKueue's controller is never active. Source:

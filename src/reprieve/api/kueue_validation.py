@@ -1,4 +1,4 @@
-"""What the schema of Kueue's kinds cannot say: the webhooks' rules, in the reference's words.
+"""What the schema of Kueue's kinds cannot state: the webhooks' rules, in the reference's words.
 
 Objects are plain JSON of v1beta2, as an AdmissionReview carries them, with the schema's defaults in
 place; each function yields one text for each field that is wrong. Deleting is never refused.

@@ -1,4 +1,4 @@
-"""What Kueue's webhooks say of jobs and pods that it manages, in the reference's words.
+"""What Kueue's webhooks state of jobs and pods that it manages, in the reference's words.
 
 Rules of labels and annotations hold for every kind; `Kind` tells what a kind supports. A caller
 knows whether the object is suspended, and whether the namespace has a LocalQueue `default`.

@@ -1,4 +1,4 @@
-"""What Kueue's webhooks say of Ray's and Spark's kinds that it manages, in the reference's words.
+"""What Kueue's webhooks state of Ray's and Spark's kinds that it manages, in its words.
 
 Elastic jobs are not made here, so that autoscaling is refused for all of them.
 

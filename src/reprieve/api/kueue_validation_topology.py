@@ -1,4 +1,4 @@
-"""What Kueue's webhooks say of the annotations by which pod templates request a topology.
+"""What Kueue's webhooks state of the annotations by which pod templates request a topology.
 
 Source: specification of topology-aware scheduling, section 1.3.
 """

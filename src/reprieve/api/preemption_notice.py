@@ -1,4 +1,4 @@
-"""`PreemptionNotice` (`reprieve.dev/v1alpha1`): that work is evicted soon, told to its tenant.
+"""`PreemptionNotice` (`reprieve.dev/v1alpha1`): that work is evicted soon, for its tenant.
 
 One object for each unit that is told, in the namespace of the work, under the name that its
 Disruption will have. The operator alone writes it; it is removed some minutes after its end. It
@@ -25,7 +25,7 @@ NOTICE_AUDIENCE: Final = "reprieve.dev"
 
 
 class PreemptionNoticeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What was told. Immutable.
+    """The notice as it was given. Immutable.
 
     `subject`: the object that is evicted, or the group that goes as a whole, without a uid then.
     `preemptor`: as people of this namespace may know it. Instants are RFC 3339 in UTC.
@@ -57,7 +57,7 @@ class PreemptionNoticeStatus(msgspec.Struct, frozen=True, rename="camel", omit_d
 
 
 class PreemptionNotice(msgspec.Struct, frozen=True, rename="camel"):
-    """One unit that was told."""
+    """One unit with notice."""
 
     metadata: Metadata
     spec: PreemptionNoticeSpec

@@ -161,14 +161,14 @@ class ObjectRef(_Struct, frozen=True):
 
 
 class Frees(_Struct, frozen=True):
-    """What the eviction of a victim gives back: quota, room on nodes, or both."""
+    """What the eviction of a victim frees: quota, capacity on nodes, or both."""
 
     quota: bool = False
     room: bool = False
 
 
 class VictimNotice(_Struct, frozen=True):
-    """Until when a victim that was told before may save: instants, which never change.
+    """Until when a victim with notice may save: instants, which never change.
 
     `extend_until`: to when the deadline moves at most.
     """

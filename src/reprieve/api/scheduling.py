@@ -78,7 +78,7 @@ class Condition(Struct, frozen=True):
 
 
 class ContainerPort(Struct, frozen=True):
-    """A port of a container; `hostPort` takes one of the node."""
+    """A port of a container; `hostPort` uses one of the node."""
 
     host_port: int = 0
     host_ip: str = msgspec.field(name="hostIP", default="")
@@ -166,14 +166,14 @@ class TopologySpreadConstraint(Struct, frozen=True):
 
 
 class AllocatableMapping(Struct, frozen=True):
-    """How much of a node's resource a claim takes."""
+    """How much of a node's resource a claim uses."""
 
     name: str = ""
     quantity: str | int | float = "0"
 
 
 class AllocatableClaimStatus(Struct, frozen=True):
-    """What a pod's claim takes of its node (gate DRANodeAllocatableResources)."""
+    """What a pod's claim uses of its node (gate DRANodeAllocatableResources)."""
 
     mapping: list[AllocatableMapping] | None = None
 
@@ -223,7 +223,7 @@ class ContainerTerminated(Struct, frozen=True):
 
 
 class ContainerState(Struct, frozen=True):
-    """What a container does, of what tells how it fails."""
+    """What a container does, as far as it affects how it fails."""
 
     waiting: ContainerWaiting | None = None
     terminated: ContainerTerminated | None = None

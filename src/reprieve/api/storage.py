@@ -131,7 +131,7 @@ class StorageClass(Struct, frozen=True):
 
 
 class VolumeNodeResources(Struct, frozen=True):
-    """How many volumes of a driver a node takes."""
+    """How many volumes of a driver a node accepts."""
 
     count: int | None = None
 

@@ -1,4 +1,4 @@
-"""`reprieve explain`: why work waits, why it went, who was preempted for it, and what can be done.
+"""`reprieve explain`: why work waits, why it was evicted, what was preempted for it, what helps.
 
 `KIND/NAME` asks about an object, with the rights of the caller. The name of a record, with or
 without `preemption/`, asks about one preemption: its story is told, and its decision made again.
@@ -158,7 +158,7 @@ async def _of_cluster(asked: Asked, options: Options) -> Answer:
     namespace = options.namespace or connection.namespace
 
     async def diagnose(unit: Unit, plane: Plane) -> Decided | None:
-        """Return what the planes say; most questions are answered without them."""
+        """Return what the planes state; most questions are answered without them."""
         from reprieve.cli.sessions.asking_planes import PlanesOfCluster
 
         return await PlanesOfCluster(client, clock, namespace)(unit, plane)
@@ -194,7 +194,7 @@ async def _of_snapshot(asked: Asked, options: Options) -> Answer:
 
 
 async def _of_past(asked: Asked, options: Options) -> Answer:
-    """Return what the decision log tells; no cluster is asked but for the context's namespace."""
+    """Return what the decision log has; no cluster is queried but for the context's namespace."""
     from reprieve.answers.preemptions.decided_again import decided_again
 
     assert options.as_of is not None and options.decision_log is not None
@@ -210,7 +210,7 @@ async def _of_past(asked: Asked, options: Options) -> Answer:
 
 
 def _instant(text: str) -> Nanos:
-    """Return the instant that somebody wrote, in UTC without an offset.
+    """Return the instant that a user wrote, in UTC without an offset.
 
     Raises:
         UsageError: it is none.

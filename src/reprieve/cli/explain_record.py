@@ -1,4 +1,4 @@
-"""`reprieve explain` of one preemption: its story is told, and its decision made again.
+"""`reprieve explain` of one preemption: its story, and its decision made again.
 
 A module of its own: who asks about anything else does without the records' own imports.
 """

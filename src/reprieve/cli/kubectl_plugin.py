@@ -24,7 +24,7 @@ _NAME: Final = "kubectl reprieve"
 
 
 class _Directive(IntEnum):
-    """What kubectl tells the shell: offer files, or nothing but the completions."""
+    """What kubectl answers the shell: offer files, or nothing but the completions."""
 
     FILES = 0
     NO_FILES = 4

@@ -207,7 +207,7 @@ def operator_options(
     longest_silence: str,
     **plain: Any,
 ) -> OperatorOptions:
-    """Return what the flags of `run`, by their names, and the variables say.
+    """Return the settings of `run` from its flags, by their names, and the variables.
 
     Raises:
         UsageError: a flag has a value that is not accepted.
@@ -235,7 +235,7 @@ def operator_options(
 
 
 def _begin_anew() -> None:
-    """Execute the program again in this process: whatever it believed and ran is gone."""
+    """Execute the program again in this process: all that it believed and ran is dropped."""
     time.sleep(_PAUSE_S)
     sys.stdout.flush()
     sys.stderr.flush()

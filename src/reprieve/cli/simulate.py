@@ -173,7 +173,7 @@ def _simulate(
 def _make_shard(
     file: Path, shard: Shard, folder: Path, workers: int | None, *, decisions: bool
 ) -> None:
-    """Make the runs of a shard; those that fail are told by the merged report."""
+    """Make the runs of a shard; those that fail are in the merged report."""
     study = study_of(file)
     runs = planned(study)
     mine = shard.runs(runs)
@@ -236,7 +236,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _end_no_more() -> None:
-    """Take no more signals to end: what is left is to write what there is, which takes seconds."""
+    """Accept no more signals to end: what is left is to write what there is, within seconds."""
     if threading.current_thread() is threading.main_thread():
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
@@ -254,7 +254,7 @@ class _Line:
     def progress(
         self, over: int, of: int, ended: Outcome | Failed | None, underway: Underway
     ) -> None:
-        """Take note of what ended, and tell."""
+        """Record what ended, and report it."""
         if isinstance(ended, Outcome):
             self._jobs += ended.measures.jobs
             self._days += ended.measures.makespan_s / 86_400

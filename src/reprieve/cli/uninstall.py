@@ -1,4 +1,4 @@
-"""`reprieve uninstall`: what has to be done before the operator's rights and webhooks go."""
+"""`reprieve uninstall`: what has to precede the removal of the operator's rights and webhooks."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def up(
 
 
 def _demo(speed: float | None, seed: int | None, *, played: bool) -> Demo | None:
-    """Return how the demo goes where it is played.
+    """Return how the demo runs where it is played.
 
     Raises:
         UsageError: it is not, and something is said of it.

@@ -145,7 +145,7 @@ class InvalidSample:
 
 @dataclass(frozen=True, slots=True)
 class Exposition:
-    """What one body says; lists are in the order of the text.
+    """What one body states; lists are in the order of the text.
 
     `unassigned`: number of samples that name no pod, that is, of GPUs nobody holds.
     """
@@ -165,7 +165,7 @@ def parse_samples(text: bytes, vendors: Sequence[Vendor]) -> list[Sample]:
 
 
 def parse_exposition(text: bytes, vendors: Sequence[Vendor]) -> Exposition:
-    """Return all that `text` says about the vendors' GPUs.
+    """Return all that `text` states about the vendors' GPUs.
 
     Raises:
         MalformedExposition: some line is not Prometheus text; nothing of the text may be used.
@@ -332,7 +332,7 @@ def read_value(
     value: float,
     at: int | None = None,
 ) -> Sample | InvalidSample | None:
-    """Return what one series says; None when it names no pod (a GPU that nobody holds).
+    """Return what one series states; None when it names no pod (a GPU without holder).
 
     Nor does it where a label is longer than any pod's or GPU's: what is held stays small.
     """

@@ -1,4 +1,4 @@
-"""Pods and PodGroups into what the gang records are told: keys, defaults and bad values.
+"""Pods and PodGroups to what the gang records hold: keys, defaults and bad values.
 
 What cannot be read falls back to its default and stops nobody; only a pod whose minimum cannot be
 read leaves its gang as it is. Source: specification of gang jobs, sections 1, 2, 3 and 11.
@@ -93,7 +93,7 @@ def pod_member(
 
 
 def group_spec(group: PodGroup, defaults: Defaults) -> GangSpec:
-    """Return what a PodGroup says of its gang."""
+    """Return what a PodGroup states of its gang."""
     metadata, spec = group.metadata, group.spec
     id = f"{metadata.namespace}/{metadata.name}"
     seconds = spec.schedule_timeout_seconds

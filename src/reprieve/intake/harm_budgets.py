@@ -1,4 +1,4 @@
-"""HarmBudget objects into budgets that decisions go by."""
+"""HarmBudget objects to the budgets of decisions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECONDS: Final = 3_600  # of one device in a GPU-hour
 
 
 class InvalidBudget(ValueError):
-    """A HarmBudget says what is not accepted; the text states what is."""
+    """A HarmBudget has a value that is not accepted; the text states what is."""
 
 
 def budget_of(found: api.HarmBudget) -> HarmBudget:

@@ -263,7 +263,7 @@ def admitted_nodes(pod: Pod, nodes: Iterable[Node]) -> frozenset[str]:
 
 
 def _group(pod: Pod) -> str:
-    """Return the group that the pod starts with, whoever keeps it together; empty for none."""
+    """Return the group that the pod starts with, whatever keeps it together; empty for none."""
     labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
     group = pod.spec.scheduling_group
     return (

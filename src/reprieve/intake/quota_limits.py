@@ -83,7 +83,7 @@ NO_LIMITS = ContainerLimits()
 
 
 def container_limits(ranges: Iterable[LimitRange]) -> ContainerLimits:
-    """Return what several LimitRanges of one namespace say together, in their names' order."""
+    """Return what several LimitRanges of one namespace state together, in their names' order."""
     found = ContainerLimits()
     for each in sorted(ranges, key=lambda one: one.metadata.name):
         for item in each.spec.limits:

@@ -259,7 +259,7 @@ def _preempts_from(delay: int, created: Nanos, evicted: Eviction | None) -> Nano
 def _next_checkpoint(
     annotations: Mapping[str, str], reserved: Nanos | None, checkpoint: Nanos | None
 ) -> Nanos | None:
-    """Return when work with quota is to have saved again, None where nothing usable says so."""
+    """Return when work with quota is to have saved again, None where nothing usable states so."""
     given = annotations.get(CHECKPOINT_INTERVAL)
     if given is None or reserved is None:
         return None

@@ -1,4 +1,4 @@
-"""What a row of the table of kinds says: where a kind keeps what queueing needs.
+"""What a row of the table of kinds states: where a kind keeps what queueing needs.
 
 Paths are field names joined by dots; `*` stands for every item of a list or value of a map. Rows
 are decoded from configuration as they are built here, so that a kind of a user's own needs no code.
@@ -200,7 +200,7 @@ class Runtime(_Row, frozen=True):
 
 
 class PassesOn(_Row, frozen=True):
-    """How a kind has the pods that it makes gated: its templates say so.
+    """How a kind has the pods that it makes gated: its templates state so.
 
     Attributes:
         templates: paths of its pod templates; each is told who gates the pods.

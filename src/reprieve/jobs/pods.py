@@ -93,7 +93,7 @@ def annotations_of(pod: Json) -> Mapping[str, str]:
 
 
 def is_managed(pod: Json) -> bool:
-    """Return whether the pod was taken in at its creation, or by what it stands below."""
+    """Return whether the pod was managed at its creation, or by what it stands below."""
     return labels_of(pod).get(MANAGED) == "true"
 
 
@@ -103,7 +103,7 @@ def is_gated(pod: Json, gate: str) -> bool:
 
 
 def is_missed(pod: Json, gate: str) -> bool:
-    """Return whether the pod was never held back, since no webhook was asked at its creation."""
+    """Return whether the pod was never held back, since no webhook was called at its creation."""
     return not is_gated(pod, gate) and ROLE not in annotations_of(pod)
 
 
@@ -118,7 +118,7 @@ def is_surplus(pod: Json, message: str = "") -> bool:
 
 
 def controller_of(pod: Json) -> str:
-    """Return the uid of what makes the pod again when it is gone, empty for nothing."""
+    """Return the uid of what makes the pod again when it is deleted, empty for nothing."""
     owners = first(pod, "metadata.ownerReferences") or ()
     return next((str(each.get("uid", "")) for each in owners if each.get("controller")), "")
 
@@ -139,7 +139,7 @@ def is_runnable(pod: Json) -> bool:
 
 
 def has_finalizer(pod: Json) -> bool:
-    """Return whether the pod waits for us before it goes."""
+    """Return whether the pod waits for us before its deletion."""
     return any(each == FINALIZER for each in first(pod, "metadata.finalizers") or ())
 
 

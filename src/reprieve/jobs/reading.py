@@ -1,4 +1,4 @@
-"""What a job says, by its row of the table: stopped, active, ready, over, what it needs no more.
+"""What a job states, by its row of the table: stopped, active, ready, over, needed no more.
 
 Source: specification of the quota plane, sections 10.1 to 10.3.
 """
@@ -102,7 +102,7 @@ def reclaimable(kind: JobKind, job: Json) -> list[tuple[str, int]]:
 
 
 def digest(pod_sets: Sequence[Json], *, tolerations: bool = False) -> str:
-    """Return what tells a changed job from the one that a Workload was made of.
+    """Return what separates a changed job from the one that a Workload was made of.
 
     Args:
         pod_sets: as JSON.

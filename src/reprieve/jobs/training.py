@@ -1,4 +1,4 @@
-"""The JobSet that a TrainJob's runtime would make, as far as its pods and their requests go.
+"""The JobSet that a TrainJob's runtime would make, as far as its pods and their requests.
 
 The runtime's template, then: the trainer's number of nodes (its own, else the runtime's policy),
 resources, image, command, arguments and variables on the job of the step `trainer`; then the

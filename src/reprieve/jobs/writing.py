@@ -1,4 +1,4 @@
-"""What starting and stopping change in a job: the suspend field, and what its pods are told.
+"""What starting and stopping change in a job: the suspend field, and what its pods get.
 
 What admission injects: node labels and tolerations of the flavors, what checks asked for, and a
 lower count. Stopping puts labels, annotations, node selector, tolerations and gates back as the
@@ -45,7 +45,7 @@ class Conflicting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What the pods of one pod set are told; `count` None leaves the number as it is.
+    """What the pods of one pod set get; `count` None leaves the number as it is.
 
     `gates` are scheduling gates that hold a pod back until it has a place.
     """
@@ -94,7 +94,7 @@ def started(kind: JobKind, job: Json, told: Mapping[str, Injection]) -> Json:
 
 
 def told_runtime(runtime: Runtime, job: Json, told: Mapping[str, Injection]) -> Json:
-    """Return the job with our patch of its runtime; nothing told is an empty patch."""
+    """Return the job with our patch of its runtime; nothing to set is an empty patch."""
     changed = copy.deepcopy(job)
     parts = {}
     for name, injection in told.items():
@@ -138,7 +138,7 @@ def ungated(pod: Json, gate: str, injection: Injection) -> Json:
 
 
 def stopped(kind: JobKind, job: Json) -> Json:
-    """Return the job with its suspend field set, whoever began to stop it."""
+    """Return the job with its suspend field set, whatever began to stop it."""
     changed = copy.deepcopy(job)
     put(changed, kind.suspend, True)
     if kind.stopping:
@@ -147,7 +147,7 @@ def stopped(kind: JobKind, job: Json) -> Json:
 
 
 def restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> Json:
-    """Return the job with what its pods are told, and the count, of its Workload's pod sets."""
+    """Return the job with what its pods get, and the count, of its Workload's pod sets."""
     changed = copy.deepcopy(job)
     if kind.components is not None:
         for component in values(changed, f"{kind.components.each}.*"):
@@ -179,7 +179,7 @@ def restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> Json:
 
 
 def is_injected(kind: JobKind, job: Json) -> bool:
-    """Return whether the job's pods are still told what an earlier start told them."""
+    """Return whether the job's pods still get what an earlier start set."""
     if kind.components is not None:
         path = f"{kind.components.each}.*.{kind.components.told}"
         return any(bool(each) for each in values(job, path))
@@ -202,7 +202,7 @@ def is_restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> bool:
 def _tell_components(
     kind: JobKind, components: Components, job: Json, told: Mapping[str, Injection]
 ) -> None:
-    """Write what pods are told into their components, in the order of the pod sets."""
+    """Write what pods get into their components, in the order of the pod sets."""
     names = iter(found_pod_sets(kind, job))
     for component in values(job, f"{components.each}.*"):
         alone = {**job, "spec": {components.each.rpartition(".")[2]: [component]}}

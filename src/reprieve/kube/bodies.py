@@ -52,7 +52,7 @@ def encoded(resource: Resource, obj: Any) -> bytes:
 
 
 def merge_changes(before: Any, after: Any) -> Json:
-    """Return what a merge patch holds to lead from one struct to the other: None takes away."""
+    """Return what a merge patch holds to lead from one struct to the other: None removes."""
     return _changes(msgspec.to_builtins(before), msgspec.to_builtins(after))
 
 

@@ -90,7 +90,7 @@ class Cache(Generic[W, R]):
         changed: Callable[[R | None, R | None], None],
         settled: Callable[[], None] = lambda: None,
     ) -> None:
-        """Tell `changed` of every change as (old, new) and `settled` once after each batch.
+        """Call `changed` for every change with (old, new) and `settled` once after each batch.
 
         A batch is one event, or one whole list. Subscribers are told in the order in which they
         came; what is held already is told to a new one at once as (None, record).

@@ -48,7 +48,7 @@ def connect(
     jitter: Random | None = None,
     wire: Wire | None = None,
 ) -> Client:
-    """Return a client for the API server of a loaded connection; `wire` None goes over HTTP."""
+    """Return a client for the API server of a loaded connection; `wire` None uses HTTP."""
     transport = Transport(wire or HttpWire(connection), clock, jitter=jitter)
     return Client(transport, field_manager=field_manager)
 
@@ -101,7 +101,7 @@ class Client(OwnWriter):
         return view
 
     def passed_before(self, priority: Priority) -> int:
-        """Return how many writes that go before this priority have left; leases apart."""
+        """Return how many writes before this priority have been sent; leases apart."""
         return self._gate.passed_before(priority)
 
     async def close(self) -> None:

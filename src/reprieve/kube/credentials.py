@@ -241,7 +241,7 @@ def _load_files(paths: list[str], where: str, context: str | None) -> tuple[Any,
 
 
 def _check_plugin(files: Iterable[Any], chosen: Any, settings: Any, where: str) -> None:
-    """Refuse a plugin that failed: the official client logs why and continues as nobody."""
+    """Refuse a plugin that failed: the official client logs why and continues without a user."""
     users = [user for content in files for user in content.get("users") or []]
     # The first file that defines a user wins.
     user = next((user["user"] for user in users if user["name"] == chosen.get("user")), None)

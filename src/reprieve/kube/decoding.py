@@ -273,7 +273,7 @@ def _change(line: bytes, kind: Shape[Any]) -> WatchEvent[Any]:
 
 
 def _deep(line: bytes, error: Undecodable, call: Call | None) -> WatchEvent[Any]:
-    """Return the event of an object that is nested too deeply, if it is that it is gone."""
+    """Return the event of an object that is nested too deeply, if it is a deletion."""
     raw = part(line, b"object")
     if part(line, b"type") != b'"DELETED"':
         raise _named(error, raw, call) from error

@@ -104,7 +104,7 @@ class RestMapper:
         return found
 
     def cached(self, api_version: str, kind: str) -> Resource | None:
-        """Return what is known without asking."""
+        """Return what is known without a query."""
         return self._known.get(api_version, {}).get(kind)
 
     @property
@@ -113,7 +113,7 @@ class RestMapper:
         return len({*self._known, *self._asked, *self._locks, *self._unserved})
 
     def forget(self, api_version: str) -> None:
-        """Ask again at the next need, for when a request to a known kind was answered with 404."""
+        """Query again at the next need, for when a request to a known kind got a 404."""
         self._known.pop(api_version, None)
         self._asked.pop(api_version, None)
         self._unserved.pop(api_version, None)

@@ -9,7 +9,7 @@ __all__ = ["EachObject"]
 
 
 class EachObject:
-    """Hands every object that is listed or changes on to a function, and to another what goes."""
+    """Hands every listed or changed object to a function, and to another the deleted ones."""
 
     def __init__(
         self, take: Callable[[Any], None], gone: Callable[[Any], None] = lambda obj: None
@@ -18,7 +18,7 @@ class EachObject:
         self._gone = gone
 
     def received(self, objects: list[Any]) -> list[Any]:
-        """Take a page of a list."""
+        """Read a page of a list."""
         for each in objects:
             self._take(each)
         return []
@@ -27,9 +27,9 @@ class EachObject:
         """A list is complete."""
 
     def applied(self, obj: Any) -> None:
-        """Take an object that is new or has changed."""
+        """Read an object that is new or has changed."""
         self._take(obj)
 
     def deleted(self, obj: Any) -> None:
-        """An object is gone."""
+        """An object was deleted."""
         self._gone(obj)

@@ -1,4 +1,4 @@
-"""What the API server answered when it did not do what was asked.
+"""The API server's answer when it did not do what was requested.
 
 ClusterError
 └── ApiError            any refusal; has `code`, `reason`, `message`, `call`
@@ -49,7 +49,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What was asked, in RBAC's words.
+    """What was requested, in RBAC's words.
 
     Attributes:
         verb: `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.

@@ -54,7 +54,7 @@ class LeaseTimes:
 
 
 class LeaderElector:
-    """Takes and keeps one lease for this process.
+    """Acquires and keeps one lease for this process.
 
     Args:
         client: for the API server.
@@ -121,7 +121,7 @@ class LeaderElector:
 
     @property
     def holder(self) -> str:
-        """Who holds the lease as last observed; empty for nobody."""
+        """Who holds the lease as last observed; empty for none."""
         return str(_spec(self._observed).get("holderIdentity") or "")
 
     def annotation(self, name: str) -> str | None:
@@ -130,7 +130,7 @@ class LeaderElector:
         return found if isinstance(found, str) else None
 
     def annotate(self, name: str, value: str) -> None:
-        """Let the lease have an annotation with the next write, renewal or release."""
+        """Write an annotation of the lease with the next write, renewal or release."""
         self._noted[name] = value
 
     async def renew_now(self) -> bool:
@@ -146,7 +146,7 @@ class LeaderElector:
         await self._lost.wait()
 
     async def run(self) -> None:
-        """Take the lease, keep it, take it again after losing it, until cancelled."""
+        """Acquire the lease, keep it, acquire it again after losing it, until cancelled."""
         self._task = asyncio.current_task()
         try:
             while True:
@@ -197,7 +197,7 @@ class LeaderElector:
             self._changed(False)
 
     async def _try(self) -> bool:
-        """Take or renew the lease if that is possible now; return whether it is held."""
+        """Acquire or renew the lease if that is possible now; return whether it is held."""
         started = self._clock.monotonic()
         try:
             held = await self._take()

@@ -64,5 +64,5 @@ class Unseen(Generic[Key, T]):
         return self._writes.pop(key)
 
     def forget(self, key: Key) -> None:
-        """The object is gone."""
+        """The object was deleted."""
         self._writes.pop(key, None)

@@ -39,7 +39,7 @@ class OwnWriter(Reader):
 
     @abstractmethod
     def passed_before(self, priority: Priority) -> int:
-        """Return how many writes that go before this priority have left."""
+        """Return how many writes before this priority have been sent."""
 
     @abstractmethod
     async def create(self, resource: OwnResource, obj: Any, type: type[T]) -> T:

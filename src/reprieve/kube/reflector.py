@@ -58,7 +58,7 @@ _TOGETHER: Final = 16  # objects of a list that are decoded and taken in at once
 
 
 class Sink(Protocol[T_contra]):
-    """What is told of every change, on the event loop."""
+    """The follower of every change, on the event loop."""
 
     def received(self, objects: list[Any]) -> list[Any]:
         """Return what is to be kept of a part of a page until the list is complete."""

@@ -82,7 +82,7 @@ async def retried(
 
 
 def says_nothing(failure: ApiError) -> bool:
-    """Whether a failure says nothing of the object that was written, after all tries.
+    """Whether a failure is not about the object that was written, after all tries.
 
     A 500 that answers a write again and again, though the object could be read before each try, is
     about that object: a webhook or a finalizer of somebody else has failed.

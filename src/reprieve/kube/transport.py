@@ -234,7 +234,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 class _CheckedRequest(aiohttp.ClientRequest):
-    """A request that asks once more whether it may be sent when its connection is there.
+    """A request that checks once more whether it may be sent when its connection is there.
 
     A connection may take long to come, the process may stand still meanwhile, and aiohttp sends
     again by itself where a connection that was kept open turns out to be closed.
@@ -333,7 +333,7 @@ def _timeout(nanoseconds: int, stream: bool) -> aiohttp.ClientTimeout:
 
 
 def _kept_alive(address: Any) -> socket.socket:
-    """Return a socket that notices within a minute that its peer is gone without a word."""
+    """Return a socket that notices within a minute that its peer has left without a word."""
     family, kind, protocol, _, _ = address
     result = socket.socket(family, kind, protocol)
     result.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -21,7 +21,7 @@ __all__ = ["Priority", "WriteGate"]
 
 
 class Priority(IntEnum):
-    """What goes first; lower numbers before higher ones."""
+    """Priorities of writes; lower numbers before higher ones."""
 
     LEASE = 0
     INTENT = 1
@@ -31,7 +31,7 @@ class Priority(IntEnum):
 
 
 class WriteGate:
-    """Lets a bounded number of writes through at a time, by priority, then by arrival.
+    """Passes a bounded number of writes at a time, by priority, then by arrival.
 
     Args:
         places: writes in flight that are not lease writes; at least 1.
@@ -55,7 +55,7 @@ class WriteGate:
         return sum(not turn.done() for _, _, turn in self._waiting)
 
     def passed_before(self, priority: Priority) -> int:
-        """Return how many writes that go before this priority were let through; leases apart."""
+        """Return how many writes before this priority were passed; leases apart."""
         return sum(
             count for each, count in self._passed.items() if Priority.LEASE < each < priority
         )

@@ -1,1 +1,1 @@
-"""Tells people of displaced work by a webhook that their namespace names."""
+"""Notifies users of displaced work by a webhook that their namespace names."""

@@ -1,4 +1,4 @@
-"""What a notification says: the body for Slack, or a CloudEvent, made from a Disruption alone.
+"""What a notification states: the body for Slack, or a CloudEvent, made from a Disruption alone.
 
 A Disruption says nothing of other namespaces, and so does the message. `reprieve.dev/notify-format`
 chooses; without it a URL of `hooks.slack.com` gets the body for Slack, which Mattermost and others
@@ -84,7 +84,7 @@ def body(told: Disruption, shape: Format, source: str) -> bytes:
 
 
 def _demand(told: Disruption) -> dict[str, Any]:
-    """Return what is told of the demand; nothing where one plane decides alone."""
+    """Return what is reported of the demand; nothing where one plane decides alone."""
     demand = told.spec.demand
     return {} if demand is None else {"demand": msgspec.to_builtins(demand)}
 

@@ -1,4 +1,4 @@
-"""Sends one message for each displaced unit to the webhook of its namespace, and waits for nobody.
+"""Sends one message for each displaced unit to the webhook of its namespace, without waiting.
 
 1. Whoever wrote a Disruption offers it (`offer`); only one process writes each, once. What waits in
    a process that ends is not sent: at most one message, never two by two processes.
@@ -72,14 +72,14 @@ class _Annotated(msgspec.Struct, frozen=True):
 
 
 class _Space(msgspec.Struct, frozen=True):
-    """As much of a namespace as says where its people want to be told."""
+    """As much of a namespace as states where its users want notifications."""
 
     metadata: _Annotated
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a webhook answered: status 0 for none; `pause`: what it asks to wait, nanoseconds."""
+    """What a webhook answered: status 0 for none; `pause`: the wait it requests, nanoseconds."""
 
     status: int
     text: str
@@ -217,7 +217,7 @@ class Notifier:
                 return _Answer(0, f"does not answer: {error or type(error).__name__}")
 
     async def _annotations(self, space: str) -> Mapping[str, str]:
-        """Return what a namespace says, {} where it cannot be read."""
+        """Return what a namespace states, {} where it cannot be read."""
         try:
             found = await self._client.get(NAMESPACES, "", space, _Space)
         except NotFound:

@@ -46,7 +46,7 @@ class PublicResolver(AbstractResolver):
         return public
 
     async def close(self) -> None:
-        """Let the resolver go."""
+        """Release the resolver."""
         await self._resolver.close()
 
 

@@ -1,4 +1,4 @@
-"""Where notifications may go: hosts that the operator was told, and no address inside by accident.
+"""Where notifications may be sent: allowed hosts, and no address inside by accident.
 
 A namespace names the URL, whoever runs the operator the hosts (`--notify`):
 
@@ -39,12 +39,12 @@ _ACCEPTED: Final = (
 
 
 class NotAllowed(ValueError):
-    """A URL that no notification goes to; the text says why, without the URL: that is a secret."""
+    """A URL that no notification is sent to; the text states why, without the URL, a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL that notifications may go to. `named`: its host was named in full."""
+    """A URL that notifications may be sent to. `named`: its host was named in full."""
 
     url: str
     host: str
@@ -88,14 +88,14 @@ class AllowedHosts:
 
 @dataclass(frozen=True, slots=True)
 class NotificationSettings:
-    """Where messages may go, and what they are signed with; empty: they are not."""
+    """Where messages may be sent, and what they are signed with; empty: they are not."""
 
     allowed: AllowedHosts
     key: bytes = b""
 
 
 def notification_settings(hosts: Sequence[str], key: Path | None) -> NotificationSettings | None:
-    """Return what the flags `--notify` and `--notify-key` say; None: nobody is told.
+    """Return the settings of the flags `--notify` and `--notify-key`; None: no notifications.
 
     Raises:
         UsageError: a host is none, or the key cannot be read or is too short.

@@ -40,12 +40,12 @@ def collect_start() -> None:
 
 
 def await_records() -> None:
-    """Collect less often still, until `freeze_records`; for a process that takes first lists in."""
+    """Collect less often still, until `freeze_records`; for a process that reads first lists."""
     gc.set_threshold(*_FIRST_LISTS)
 
 
 def freeze_records() -> None:
-    """Take what exists now out of the collector's sight: it stays for the life of the process.
+    """Hide what exists now from the collector: it stays for the life of the process.
 
     Only the youngest of it are collected: to walk over all records of a large cluster once more
     takes as long as to receive a third of them, and finds nothing.

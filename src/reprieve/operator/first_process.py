@@ -46,7 +46,7 @@ def below_first_process() -> None:
 
 
 def _watch_over(operator: int, watched: set[signal.Signals]) -> int:
-    """Return the exit code of the operator once nobody is left, or has had its time."""
+    """Return the exit code of the operator once all have ended, or the time is over."""
     code = None
     while code is None:
         number = signal.sigwait(watched)

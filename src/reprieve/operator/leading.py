@@ -45,7 +45,7 @@ async def lead(
     serving: asyncio.Task[None] | None,
     broken: asyncio.Future[str],
 ) -> End:
-    """Return when it is over; `broken` says why decisions cannot be stopped, `serving` may fail."""
+    """Return when it is over; `broken` states why decisions cannot stop, `serving` may fail."""
     collect_start()
     aside = [] if serving is None else [serving]
     stopped = asyncio.create_task(stop.wait())

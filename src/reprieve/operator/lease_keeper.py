@@ -117,7 +117,7 @@ class LeaseKeeper:
         return until is not None and self._clock.monotonic() < until
 
     def note(self, plane: Plane, what: str, thread: int) -> None:
-        """Say what a thread is at for a plane, nothing for the empty text; from any thread."""
+        """State what a thread is at for a plane, nothing for the empty text; from any thread."""
         self._shared.note(plane, what, thread)
 
     async def wait_leading(self) -> None:
@@ -125,11 +125,11 @@ class LeaseKeeper:
         await self._leading.wait()
 
     async def wait_lost(self) -> None:
-        """Return as soon as this process can lead no more: it did, or its keeper is gone."""
+        """Return as soon as this process can lead no more: it did, or its keeper has ended."""
         await self._lost.wait()
 
     async def run(self, wanted: WantedLease) -> None:
-        """Have the lease taken and kept; answer for the event loop until cancelled."""
+        """Have the lease acquired and kept; answer for the event loop until cancelled."""
         period = max(wanted.duration // ANSWERS, SECOND // 50)
         _let_itself_be_ended()
         self._shared.answer(self._clock.monotonic())
@@ -202,7 +202,7 @@ class LeaseKeeper:
 
 
 def _reap() -> None:
-    """Take note of children that have ended: keepers of before this process began anew."""
+    """Reap children that have ended: keepers of before this process began anew."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -65,16 +65,16 @@ class Shared:
         return self._numbers[2]
 
     def publish(self, held_until: Nanos | None, epoch: int) -> None:
-        """Say until when the lease is held, the epoch first."""
+        """State until when the lease is held, the epoch first."""
         self._numbers[1] = epoch
         self._numbers[0] = _NONE if held_until is None else held_until
 
     def answer(self, now: int) -> None:
-        """Say that the operator's event loop is there."""
+        """State that the operator's event loop is there."""
         self._numbers[2] = now
 
     def note(self, plane: Plane, what: str, thread: int) -> None:
-        """Say what a thread is at for a plane; nothing for the empty text."""
+        """State what a thread is at for a plane; nothing for the empty text."""
         start = self._slots[plane]
         text = key_of(what).encode("ascii")
         self._numbers[start // 8 + 1] = 0

@@ -90,7 +90,7 @@ async def _keep(keeping: Keeping) -> None:
 
 
 class _Candidacy:
-    """Stands for the lease, and says through the link and the shared memory how that goes."""
+    """Stands for the lease, and reports through the link and the shared memory how it stands."""
 
     def __init__(self, keeping: Keeping, wanted: WantedLease, client: Client) -> None:
         self._keeping = keeping
@@ -188,7 +188,7 @@ class _Candidacy:
 async def _say_whom_it_waits_for(
     elector: LeaderElector, clock: Clock, say: Callable[[], None]
 ) -> None:
-    """Say once of each other holder that it is waited for."""
+    """Report once of each other holder that it is waited for."""
     said = ""
     while True:
         await clock.sleep(SECOND // 4)
@@ -198,7 +198,7 @@ async def _say_whom_it_waits_for(
 
 
 async def _first_line(link: socket.socket) -> bytes:
-    """Return what the operator says first; nothing where it has gone before it had said it."""
+    """Return the operator's first message; nothing where it ended before sending it."""
     said = b""
     while not said.endswith(b"\n"):
         heard = await asyncio.get_running_loop().sock_recv(link, 65_536)
@@ -209,7 +209,7 @@ async def _first_line(link: socket.socket) -> bytes:
 
 
 async def _until_closed(link: socket.socket) -> list[Accused]:
-    """Return when the operator has closed its end of the link, or is gone; what it accused."""
+    """Return when the operator has closed its end of the link, or has ended; what it accused."""
     said = b""
     with contextlib.suppress(OSError):
         while heard := await asyncio.get_running_loop().sock_recv(link, 65_536):

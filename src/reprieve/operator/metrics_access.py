@@ -1,4 +1,4 @@
-"""Who may read metrics and pages: asks the API server whose token it is, and whether they may.
+"""Who may read metrics and pages: the API server is queried whose token it is, and its rights.
 
 A token is reviewed (TokenReview), then its user's right to `get` the path (SubjectAccessReview), as
 other components of Kubernetes do for their metrics. Answers are kept for a while, so that a scrape

@@ -1,4 +1,4 @@
-"""Where pods ask whether they are evicted soon, and say that they have saved.
+"""Where pods query whether they are evicted soon, and report that they have saved.
 
 | request | answer |
 |---|---|
@@ -114,7 +114,7 @@ class NoticeDesk:
         return await self.polled(request.query.get("wait", "0"), _authorization(request))
 
     async def hear(self, request: web.Request) -> Answer:
-        """Take the word of a pod about its notice."""
+        """Accept the report of a pod about its notice."""
         uid = (await self._pod(_authorization(request))).uid
         found = self._notices.find(request.match_info["id"], uid)
         if found is None:
@@ -131,7 +131,7 @@ class NoticeDesk:
         return self._shown(found)
 
     async def saved(self, request: web.Request) -> Answer:
-        """Take down that a pod saved, without any notice."""
+        """Record that a pod saved, without any notice."""
         pod = await self._pod(_authorization(request))
         if self._checkpoints is None or not pod.name:
             raise _Refused(404, "checkpoints are not taken down here: reprieve run --notice-files")
@@ -183,7 +183,7 @@ def _for_people(word: _Word) -> Word:
 
 
 async def _word(request: web.Request) -> tuple[_Word, int]:
-    """Return what a pod states, and when it expects to have saved, 0 where it does not say."""
+    """Return what a pod states, and when it expects to have saved, 0 where it does not state it."""
     accepted = '{"state": "saving", "saved" or "keep", "expected": an instant}'
     word = await _decoded(request, _Word, accepted)
     try:
@@ -193,7 +193,7 @@ async def _word(request: web.Request) -> tuple[_Word, int]:
 
 
 async def _decoded(request: web.Request, kind: type[_Body], accepted: str) -> _Body:
-    """Return what the body of a request says."""
+    """Return the fields of the body of a request."""
     try:
         async with asyncio.timeout(_BODY_S):
             return msgspec.json.decode(await request.read(), type=kind)

@@ -1,4 +1,4 @@
-"""Which pod asks: its projected service account token, reviewed for our audience (TokenReview).
+"""Which pod calls: its projected service account token, reviewed for our audience (TokenReview).
 
 A token counts only with the audience `reprieve.dev` and the uid of a pod. Answers are kept for a
 while, and of those that let nobody in only a few, since whoever reaches the port can invent tokens.
@@ -36,11 +36,11 @@ _LIFE: Final = {True: 60 * SECOND, False: 10 * SECOND}  # by whether it is a pod
 
 
 class Undecided(Exception):
-    """The API server did not say whose token it is."""
+    """The API server did not answer whose token it is."""
 
 
 class ShownPod(NamedTuple):
-    """The pod that a token was made for; without a name where the API server does not say it."""
+    """The pod that a token was made for; without a name where the API server does not state it."""
 
     uid: str = ""
     namespace: str = ""
@@ -64,7 +64,7 @@ class PodTokens:
         self._asking = asyncio.Semaphore(_AT_ONCE)
 
     async def __call__(self, token: str) -> ShownPod:
-        """Return the pod of a token, without a uid for a token that is nobody's.
+        """Return the pod of a token, without a uid for a token of no pod.
 
         Raises:
             Undecided: the API server did not say.

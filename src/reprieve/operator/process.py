@@ -1,4 +1,4 @@
-"""The operator process: connect, lead, run the planes of its table, and go when asked.
+"""The operator process: connect, lead, run the planes of its table, and end on request.
 
 Order: settings, connection, operator namespace, planes, telemetry, process lease. A process that
 loses its lease begins anew (`End.ANEW`: the program is executed again under the same process id),
@@ -288,7 +288,7 @@ def _keepers_of_harm(given: Surroundings, harm: HarmBudgets) -> list[Runner]:
 
 
 def _tells(given: Surroundings) -> bool:
-    """Whether victims are told in any plane of the process."""
+    """Whether victims get notice in any plane of the process."""
     settings = given.settings
     of_quota = {} if settings.quota is None else settings.quota.section or {}
     of_scheduling = settings.scheduling is not None and settings.scheduling.notice.most
@@ -416,7 +416,7 @@ def _decision_limit(
     keeper: LeaseKeeper | None,
     broken: asyncio.Future[str],
 ) -> DecisionLimit:
-    """Return the limit of the process' one solver; `broken` says why it cannot continue."""
+    """Return the limit of the process' one solver; `broken` states why it cannot continue."""
 
     def give_up(reason: str, accused: Sequence[Accused]) -> None:
         if not broken.done():

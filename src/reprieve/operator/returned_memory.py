@@ -126,7 +126,7 @@ def _give_back() -> None:
 
 
 def _resident() -> int:
-    """Return how many bytes are resident, 0 where the system does not say."""
+    """Return how many bytes are resident, 0 where the system does not state it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

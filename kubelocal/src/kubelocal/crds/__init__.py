@@ -1,4 +1,4 @@
-"""Definitions of the other kinds that own GPU pods, loose enough to take any manifest of them.
+"""Definitions of the other kinds that own GPU pods, loose enough to accept any manifest of them.
 
 The real definitions belong to their projects; the embedded cluster only has to keep such objects,
 print them and let the machines write their status.

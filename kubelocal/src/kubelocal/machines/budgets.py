@@ -1,4 +1,4 @@
-"""Keeps the status of PodDisruptionBudgets, by which the API server lets pods be evicted or not.
+"""Keeps the status of PodDisruptionBudgets, by which the API server allows evictions or not.
 
 Source: `kubeworld.controllers.budgets`.
 """

@@ -86,7 +86,7 @@ class ClaimsController:
             )
 
     def _claim(self, user: Object, asked: Object, made: dict[str, Object]) -> str | None:
-        """Return the name of the claim for what `user` asks; one that is missing is in `made`."""
+        """Return the name of the claim for the request of `user`; a missing one is in `made`."""
         namespace, title = user["metadata"]["namespace"], asked["name"]
         group = self._informer.get(_GROUPS, namespace, group_of(user))
         shared = shared_claim(group, asked)
@@ -121,7 +121,7 @@ class ClaimsController:
 
 
 class ReservationsController:
-    """Takes pods and groups that have ended out of their device claims."""
+    """Removes pods and groups that have ended from their device claims."""
 
     name = "reservations"
 

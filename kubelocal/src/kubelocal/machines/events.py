@@ -35,7 +35,7 @@ class _Entry:
 
 
 class EventLog:
-    """Writes what the recorders were told, in order, as long as `run` runs."""
+    """Writes what the recorders got, in order, as long as `run` runs."""
 
     def __init__(self, objects: Objects, clock: Clock) -> None:
         self._objects = objects

@@ -1,4 +1,4 @@
-"""Which node takes a pod, for those who place pods on nodes of their own choice.
+"""Which node accepts a pod, for callers that place pods on nodes of their own choice.
 
 The filters and their order are kube-scheduler's: unschedulable, node name, taints, node affinity,
 resources; a node reports the first filter that rejects it. Not imitated: ports, volumes, pod
@@ -21,7 +21,7 @@ __all__ = ["NodeState", "Rejection", "reject"]
 
 @dataclass(slots=True)
 class NodeState:
-    """A node and what is taken of it; cpu in milli-CPU, the rest in base units."""
+    """A node and its usage; cpu in milli-CPU, the rest in base units."""
 
     node: Object
     allocatable: dict[str, int] = field(init=False)
@@ -33,14 +33,14 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a node does not take the pod; `hopeless`: not even with all its pods gone."""
+    """Why a node does not accept the pod; `hopeless`: not even without all its pods."""
 
     reasons: tuple[str, ...]
     hopeless: bool
 
 
 def reject(pod: Object, requests: Mapping[str, int], state: NodeState) -> Rejection | None:
-    """Return why this node does not take the pod, None when it does."""
+    """Return why this node does not accept the pod, None when it does."""
     spec, node = pod["spec"], state.node
     metadata, node_spec = node["metadata"], node.get("spec") or {}
     tolerations = spec.get("tolerations") or ()

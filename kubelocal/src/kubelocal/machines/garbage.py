@@ -17,7 +17,7 @@ __all__ = ["GarbageCollector"]
 
 
 class GarbageCollector:
-    """Deletes what nobody owns any more."""
+    """Deletes what has no owner any more."""
 
     name = "garbage"
 

@@ -91,7 +91,7 @@ class Informer:
         return [self._states["pods"][key] for key in self._on_node.get(name, ())]
 
     def apply(self, change: Change) -> None:
-        """Apply one change and tell the listeners, unless it is older than what is held."""
+        """Apply one change and notify the listeners, unless it is older than what is held."""
         if change.type is ChangeType.SYNCED:
             return
         key, uid = key_of(change.resource, change.object), change.object["metadata"]["uid"]
@@ -166,7 +166,7 @@ class Informer:
         await self.refresh(key)
 
     async def refresh(self, key: Key) -> Object | None:
-        """Read the object and take in what came back."""
+        """Read the object and apply what came back."""
         held = self.at(key)
         now = await self.objects.get(*key)
         if now is not None:

@@ -64,7 +64,7 @@ class Scheduler:
         return []
 
     async def reconcile(self, key: str) -> int | None:
-        """Try the waiting pods that have not been rejected since room changed."""
+        """Try the waiting pods that have not been rejected since capacity changed."""
         again = None
         for uid in self._order():
             if uid not in self._waiting or uid in self._rejected:

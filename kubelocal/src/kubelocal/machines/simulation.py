@@ -85,7 +85,7 @@ class InvalidSetting(ValueError):
 
 
 def setting(informer: Informer, pod: Object, name: Setting) -> str | None:
-    """Return the value in force for this pod, None when nobody in the chain sets it."""
+    """Return the value in force for this pod, None when nothing in the chain sets it."""
     for obj in chain(informer, pod):
         value = (obj["metadata"].get("annotations") or {}).get(PREFIX + name)
         if value is not None:
@@ -94,7 +94,7 @@ def setting(informer: Informer, pod: Object, name: Setting) -> str | None:
 
 
 def latency(informer: Informer, pod: Object, name: Setting) -> Latency | None:
-    """Return how long this takes, None when nobody says.
+    """Return how long this lasts, None when nothing states it.
 
     Raises:
         InvalidSetting: neither a duration nor a distribution.

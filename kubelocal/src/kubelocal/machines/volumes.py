@@ -31,7 +31,7 @@ _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
 class VolumeController:
-    """Binds claims, and says of volumes whether they are free."""
+    """Binds claims, and states of volumes whether they are free."""
 
     name = "volumes"
 
@@ -116,7 +116,7 @@ class VolumeController:
         return self._informer.get(_CLASSES, "", claim["spec"].get("storageClassName") or "")
 
     async def _provisioned(self, claim: Object) -> Object | None:
-        """Return a new volume for the claim, None where nobody makes any, or not yet."""
+        """Return a new volume for the claim, None where none is provisioned, or not yet."""
         storage_class, spec = self._class(claim), claim["spec"]
         selected = (claim["metadata"].get("annotations") or {}).get(_SELECTED)
         if (
@@ -197,7 +197,7 @@ def _reference(claim: Object) -> dict[str, Any]:
 
 
 def _may_have(volume: Object, claim: Object) -> bool:
-    """Whether the volume is reserved for this claim, or for nobody."""
+    """Whether the volume is reserved for this claim, or for none."""
     reference, metadata = volume["spec"].get("claimRef"), claim["metadata"]
     return not reference or (
         (reference.get("namespace"), reference.get("name"))

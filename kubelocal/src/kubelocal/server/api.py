@@ -169,7 +169,7 @@ class Api(State):
         return result
 
     async def delete_all(self, kind: Kind, found: Sequence[Stored], options: DeleteOptions) -> None:
-        """Delete many objects; those that have gone are fine."""
+        """Delete many objects; those that are deleted already are fine."""
         for one in found:
             if self.exists(kind, one.namespace, one.name):
                 await settled(
@@ -384,7 +384,7 @@ class Api(State):
         return self._update(kind, old, new, options, subresource)
 
     def delete_now(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> None:
-        """Delete without waiting for the disk and without webhooks; one that has gone is fine."""
+        """Delete without waiting for the disk and without webhooks; one already deleted is fine."""
         kind = self.registry.stored(kind.group, kind.plural) or kind
         if self.store.get(conversion.shelf(kind), namespace, name) is not None:
             removal.delete(self, kind, namespace, name, options, asking=False)

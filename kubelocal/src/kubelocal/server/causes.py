@@ -90,7 +90,7 @@ def forbidden(field: str, detail: str) -> Cause:
 
 
 def named(name: Any, field: str, problem_of: Callable[[str], str | None]) -> Iterator[Cause]:
-    """A name that must be there and be none of which `problem_of` says what is wrong."""
+    """A name that must be there and be none in which `problem_of` finds a fault."""
     if not name:
         yield required(field)
     elif (problem := problem_of(name)) is not None:

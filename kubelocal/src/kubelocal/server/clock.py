@@ -11,7 +11,7 @@ __all__ = ["JumpingClock", "TimeSource"]
 
 
 class TimeSource(Protocol):
-    """Whoever's clock: nanoseconds as whole numbers, the wall's since 1970."""
+    """Any clock: nanoseconds as whole numbers, the wall's since 1970."""
 
     def wall(self) -> int: ...
 

@@ -148,7 +148,7 @@ def bad_request(message: str) -> StatusError:
 
 
 def other_kind(kind: Named, api_version: object, name: object) -> StatusError:
-    """The object sent says that it is of another kind than the path's."""
+    """The object sent states that it is of another kind than the path's."""
     package = (kind.group or "core").partition(".")[0]
     group, _, version = str(api_version).rpartition("/")
     return bad_request(
@@ -159,7 +159,7 @@ def other_kind(kind: Named, api_version: object, name: object) -> StatusError:
 
 
 def unauthorized() -> StatusError:
-    """Nobody known asks."""
+    """The user is not known."""
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
@@ -188,7 +188,7 @@ def invalid(kind: Named, name: str, causes: Sequence[FieldCause]) -> StatusError
 
 
 def expired(message: str) -> StatusError:
-    """History that is gone: watch or page from a compacted version."""
+    """History that is compacted: watch or page from an old version."""
     return StatusError(410, "Expired", message)
 
 
@@ -213,7 +213,7 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
 
 
 def not_acceptable(accepted: Sequence[str]) -> StatusError:
-    """No form of answer that the client takes."""
+    """No form of answer that the client accepts."""
     return StatusError(
         406,
         "NotAcceptable",

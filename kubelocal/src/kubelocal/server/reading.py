@@ -253,7 +253,7 @@ class Watching:
         self._store.unsubscribe(self._resource, self.subscription)
 
     def version(self) -> str:
-        """Return the version up to which this watch has been told everything."""
+        """Return the version up to which this watch has got everything."""
         told = self.subscription.revision
         if self.subscription.caught_up:
             told = max(told, self._store.published)

@@ -1,4 +1,4 @@
-"""What a cluster has before anybody writes to it: namespaces and the system priority classes."""
+"""What a cluster has before the first write: namespaces and the system priority classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["start_cluster"]
 
 
 def start_cluster(api: Api, *, roles: bool = False) -> None:
-    """Fill a new store, or take up what an earlier process left; `roles`: also with roles."""
+    """Fill a new store, or adopt what an earlier process left; `roles`: also with roles."""
     definitions.install_stored(api)
     for name in lifecycle.BUILT_IN_NAMESPACES:
         _ensure(

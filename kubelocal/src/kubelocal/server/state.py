@@ -55,4 +55,4 @@ class State(ABC):
 
     @abstractmethod
     def delete_now(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> None:
-        """Delete without waiting for the disk and without webhooks; one that has gone is fine."""
+        """Delete without waiting for the disk and without webhooks; one already deleted is fine."""

@@ -1,4 +1,4 @@
-"""An event loop whose time passes only while nobody has anything to do.
+"""An event loop whose time passes only while nothing has anything to do.
 
 A test in virtual time polls and sleeps as any other, and its sockets are real ones. But nobody
 waits: once nothing is ready, the loop's time moves to the next timer. A story of minutes takes as

@@ -80,7 +80,7 @@ def usage_of(resource: str, obj: Mapping[str, Any]) -> dict[str, int]:
 
 
 def unspecified(names: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
-    """Return what a pod would have to say for a quota of these names, empty for nothing."""
+    """Return what a pod would have to state for a quota of these names, empty for nothing."""
     parts = []
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     for name in sorted(names):

@@ -64,7 +64,7 @@ Act: TypeAlias = Create | Delete | Update | Status | Event
 
 
 class Outcome(NamedTuple):
-    """The acts, and after how many nanoseconds to ask again at the latest; None: on changes."""
+    """The acts, and after how many nanoseconds to run again at the latest; None: on changes."""
 
     acts: list[Act]
     again: int | None = None

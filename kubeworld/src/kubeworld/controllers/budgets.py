@@ -35,7 +35,7 @@ def budget_status(
     wanted: Callable[[], int],
     now: Nanos,
 ) -> tuple[dict[str, Any], int | None]:
-    """Return the status of a budget, and the nanoseconds until it has to be asked again.
+    """Return the status of a budget, and the nanoseconds until it has to be computed again.
 
     Args:
         budget: with the status that it has.

@@ -1,4 +1,4 @@
-"""The garbage collector: dependents of owners that are gone, foreground and orphan deletion.
+"""The garbage collector: dependents of deleted owners, foreground and orphan deletion.
 
 Rules (Kubernetes documentation, "Garbage Collection"):
 

@@ -1,4 +1,4 @@
-"""What a Job's podFailurePolicy says about a failed pod.
+"""What a Job's podFailurePolicy states about a failed pod.
 
 Source: `batch/v1` PodFailurePolicy: the first rule that matches decides; a rule has exit codes or
 pod conditions.

@@ -109,7 +109,7 @@ def finished(pod: Object, exit_code: int, now: str, reason: str = "") -> _Status
 
 
 def evicted(pod: Object, now: str) -> _Status:
-    """Return the status of a pod that its kubelet has put an end to, as under node pressure."""
+    """Return the status of a pod that its kubelet has ended, as under node pressure."""
     message = "The node was told to evict the pod."
     status = disrupted(
         {**pod, "status": finished(pod, 137, now)}, "TerminationByKubelet", message, now
@@ -118,7 +118,7 @@ def evicted(pod: Object, now: str) -> _Status:
 
 
 def rejected(pod: Object, reason: str, message: str, now: str) -> _Status:
-    """Return the status of a pod that its kubelet does not take."""
+    """Return the status of a pod that its kubelet does not admit."""
     return {
         **_copied(pod),
         "phase": "Failed",
@@ -143,7 +143,7 @@ def set_ready(pod: Object, value: bool, now: str) -> _Status:
 
 
 def running_since(pod: Object) -> int:
-    """Return when the pod's containers started last, by its status; 0 when it does not say."""
+    """Return when the pod's containers started last, by its status; 0 when it does not state it."""
     status = pod.get("status") or {}
     containers = status.get("containerStatuses") or ()
     started = [
@@ -203,7 +203,7 @@ def _container(
 
 
 def _name(container: dict[str, Any]) -> str:
-    """Return the name of a container; a plan's manifests, which nobody judged, may have none."""
+    """Return the name of a container; a plan's unvalidated manifests may have none."""
     return str(container.get("name") or "")
 
 

@@ -1,4 +1,4 @@
-"""What the controllers of replicated pods have in common: numbers, which go first, statuses."""
+"""What the controllers of replicated pods have in common: numbers, order of deletion, statuses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def revision_of(pod: Mapping[str, Any]) -> str:
 
 
 def in_order_of_removal(pods: Iterable[Object]) -> list[Object]:
-    """Return the pods in the order in which a scale-down takes them.
+    """Return the pods in the order in which a scale-down deletes them.
 
     (1) without a node, (2) not running, (3) not ready, (4) newer, (5) by name.
     """

@@ -54,7 +54,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """A group of like pods; `labels` tell them from those of other groups.
+    """A group of like pods; `labels` separate them from those of other groups.
 
     `numbered`: their names end in 0, 1, ... and one that has failed is made anew under its name.
     `follows`: they are made once all pods of the others run.
@@ -205,7 +205,7 @@ def _job(name: str, template: Object, replicas: int) -> Child:
 
 
 def _deployment(name: str, template: Object, replicas: int) -> Child:
-    """Return a Deployment; labels that tell its pods are added to the template."""
+    """Return a Deployment; labels that select its pods are added to the template."""
     labels = {"app": name}
     spec = {
         "replicas": replicas,

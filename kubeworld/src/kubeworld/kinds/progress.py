@@ -127,7 +127,7 @@ STATUSES: Final[Mapping[str, _Writer]] = {
         Suspended=State.SUSPENDED, Complete=State.SUCCEEDED
     ),
 }
-"""By resource: changes a status in place to say a state."""
+"""By resource: changes a status in place to show a state."""
 
 
 def _groups_of_leaders(owner: Object, pods: list[Object], status: Status) -> None:
@@ -146,4 +146,4 @@ def _groups_of_leaders(owner: Object, pods: list[Object], status: Status) -> Non
 COUNTS: Final[Mapping[str, Callable[[Object, list[Object], Status], None]]] = {
     "leaderworkersets.leaderworkerset.x-k8s.io": _groups_of_leaders,
 }
-"""By resource: changes a status in place to say how many replicas there are, as `scale` shows."""
+"""By resource: changes a status in place to show how many replicas there are, as `scale` does."""

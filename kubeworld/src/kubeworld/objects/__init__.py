@@ -1,1 +1,1 @@
-"""What objects say: paths, owners, conditions, selectors, phases, requests, quality of service."""
+"""What objects state: paths, owners, conditions, selectors, phases, requests, QoS classes."""

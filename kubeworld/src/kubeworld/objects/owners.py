@@ -30,7 +30,7 @@ def controller_of(obj: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def owner_reference(owner: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reference that a controller puts on its children."""
+    """Return the reference that a controller sets on its children."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

@@ -1,4 +1,4 @@
-"""YAML whose aliases stand for no more than a reader can take.
+"""YAML whose aliases stand for no more than a reader can hold.
 
 An alias costs a few characters and stands for all that its anchor holds, so that twelve lines of
 aliases of aliases are billions of nodes to whoever walks them. What a document holds with its

@@ -25,7 +25,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> Nanos:
-        """Return nanoseconds since an arbitrary start; never goes backwards."""
+        """Return nanoseconds since an arbitrary start; never decreases."""
         ...
 
     async def sleep(self, nanoseconds: int) -> None:

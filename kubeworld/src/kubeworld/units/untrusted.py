@@ -177,7 +177,7 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[{]|[\]}]', re.DOTALL)
 
 
 def read_json(text: str, longest: int = LONGEST_JSON) -> Any:
-    """Return the value of a JSON text, all of which JSON can say again.
+    """Return the value of a JSON text, all of which JSON can write again.
 
     Raises:
         Unreadable: not JSON, longer than `longest` characters, or with more than 32 brackets open

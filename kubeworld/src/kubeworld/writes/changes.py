@@ -234,6 +234,6 @@ def generation_of(old: Object, new: Object) -> Object:
 
 
 def _kept(old: Object, metadata: Object) -> Object:
-    """Return metadata with what nobody can write."""
+    """Return metadata with what no user can write."""
     kept = {name: old["metadata"][name] for name in _FIXED if name in old["metadata"]}
     return {**{name: value for name, value in metadata.items() if name not in _FIXED}, **kept}

@@ -40,7 +40,7 @@ class Structure(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _ByName:
-    """The structure of what has this merge key, whose fields are told by their names."""
+    """The structure of what has this merge key, whose fields are known by their names."""
 
     merge_key: str | None = None
 
@@ -68,7 +68,7 @@ _FIELDS: Final[Mapping[str, Structure]] = {
 
 
 def merge_patch(current: Any, patch: Any) -> Any:
-    """Return what a JSON merge patch makes of a value: null takes a field away."""
+    """Return what a JSON merge patch makes of a value: null removes a field."""
     if not isinstance(patch, Mapping):
         return patch
     result = dict(current) if isinstance(current, Mapping) else {}

@@ -1,4 +1,4 @@
-"""What an API server answers where it does not do what was asked."""
+"""The API server's answer where it does not do what was requested."""
 
 from __future__ import annotations
 

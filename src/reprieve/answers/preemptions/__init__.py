@@ -1,1 +1,1 @@
-"""What became of preemptions: records, Disruptions and notices, told to those who ask."""
+"""What became of preemptions: records, Disruptions and notices, reported on query."""

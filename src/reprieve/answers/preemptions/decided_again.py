@@ -1,4 +1,4 @@
-"""A refusal decided again from the input that the decision log has of it: what comes of it, told.
+"""A refusal decided again from the input that the decision log has of it, and its outcome.
 
 Source: `telemetry.decision_log` for samples; promise "Deterministic" of the design.
 """
@@ -21,7 +21,7 @@ __all__ = ["decided_again"]
 
 
 def decided_again(plane: str, recorded: Mapping[str, Any]) -> str:
-    """Return what the decision on a sampled input says, as one sentence."""
+    """Return what the decision on a sampled input states, as one sentence."""
     try:
         match plane:
             case Plane.QUOTA:

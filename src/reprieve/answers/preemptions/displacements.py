@@ -138,7 +138,7 @@ def _as_victim(record: Preemption, mine: Sequence[Victim], names: Mapping[str, s
 
 
 def _saves_until(record: Preemption, victims: Iterable[Victim]) -> str:
-    """Return the last deadline of victims that were told and may save now, empty for none."""
+    """Return the last deadline of victims with notice that may save now, empty for none."""
     if record.status.phase is not IntentPhase.NOTICED:
         return ""
     return max((each.notice.deadline for each in victims if each.notice is not None), default="")

@@ -41,7 +41,7 @@ _SOURCE: Final = (
 def answer_of_past(
     path: Path, asked: Asked, namespace: str, instant: Nanos, again: Again
 ) -> Answer:
-    """Return why something waited; `again` decides on a sample's input and tells what came of it.
+    """Return why something waited; `again` decides on a sample's input and returns the outcome.
 
     Raises:
         UsageError: the log cannot be read, does not go back that far, or does not know the unit.
@@ -158,7 +158,7 @@ def _lost(found: History) -> Iterator[str]:
 
 
 def _is_of(asked: Asked, line: Line) -> bool:
-    """Return whether a line is about what is asked."""
+    """Return whether a line is about what is queried."""
     if line.kind == asked.kind or (asked.kind == "PodGroup" and line.kind.endswith("PodGroup")):
         return line.name == asked.name
     if asked.kind in _OF_UNITS:

@@ -127,7 +127,7 @@ def records_of_file(filename: str) -> tuple[list[Preemption], list[str]]:
 
 
 def samples_of_log(path: Path) -> tuple[list[Preemption], list[str]]:
-    """Return the samples of a decision log as records that displaced nobody, and what is unread.
+    """Return the samples of a decision log as records without victims, and what is unread.
 
     Raises:
         UsageError: it cannot be read, or has no samples.

@@ -40,7 +40,7 @@ _KEPT: Final = "those that are waiting for GPUs, idle or on their way out"
 
 
 def told(record: Preemption, replay: Replays | None, *, everything: bool) -> list[str]:
-    """Return the lines of the story; `replay` None tells what stands in the record itself."""
+    """Return the lines of the story; `replay` None shows what stands in the record itself."""
     if isinstance(replay, SchedulingReplay):
         return pod_story(record, replay, everything=everything)
     if isinstance(replay, QuotaReplay):

@@ -38,7 +38,7 @@ async def disruptions_of(reading: Reading, unit: Unit) -> list[Disruption]:
 
 
 def completed(told: Sequence[Displaced], found: Iterable[Disruption]) -> list[Displaced]:
-    """Return what records state with what Disruptions add, and what these alone say."""
+    """Return what records state with what Disruptions add, and what these alone state."""
     by_plan = {each.plan: each for each in told}
     for each in found:
         spec = each.spec

@@ -1,4 +1,4 @@
-"""The options by which commands are told which cluster, with completion of what there is."""
+"""The options that name the cluster of commands, with completion of what there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations as options take them."""
+"""Durations as options accept them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `reprieve explain` was asked with, and how an answer is printed as a document."""
+"""The options of `reprieve explain`, and how an answer is printed as a document."""
 
 from __future__ import annotations
 

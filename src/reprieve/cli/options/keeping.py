@@ -1,4 +1,4 @@
-"""Where `reprieve dashboard` and `reprieve web` keep their samples, as their options say."""
+"""Where `reprieve dashboard` and `reprieve web` keep their samples, by their options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kept_history(folder: Path | None, every: int) -> History:
 
 
 def keeping_options(command: F) -> F:
-    """Add the options that state where samples are kept, and how often one is taken."""
+    """Add the options that state where samples are kept, and how often one is made."""
     command = click.option(
         "--sample-every",
         type=DurationText(),

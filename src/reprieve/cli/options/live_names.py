@@ -25,7 +25,7 @@ _MOST: Final = 200
 def subjects(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return `KIND/`s, and after a kind its `KIND/NAME`s in the namespace that is asked about.
+    """Return `KIND/`s, and after a kind its `KIND/NAME`s in the namespace that is queried.
 
     After a kind that is a word of its own, the names alone.
     """

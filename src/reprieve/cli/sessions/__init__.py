@@ -1,1 +1,1 @@
-"""What a command runs beside itself: planes that are asked, clusters, pages."""
+"""What a command runs beside itself: planes that are queried, clusters, pages."""

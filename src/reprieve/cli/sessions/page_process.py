@@ -61,7 +61,7 @@ class PageProcess:
         return "", why.strip().rpartition("\n")[2]
 
     async def stop(self) -> None:
-        """Ask it to end, and end it if it does not."""
+        """Request it to end, and end it if it does not."""
         process = self._process
         if process is None or process.returncode is not None:
             return

@@ -1,4 +1,4 @@
-"""The settings of an operator that runs as a process, published for those who ask why work waits.
+"""The settings of an operator process, published for users who query why work waits.
 
 `reprieve up` runs the operator without a Deployment. What it was started with stands in a ConfigMap
 of its namespace, so that `explain`, `plan` and the page decide as it does. Flags that name files
@@ -60,7 +60,7 @@ class PublishedSettings:
 
 
 async def published_settings(client: Client) -> PublishedSettings | None:
-    """Return what an operator of the cluster was started with; None where none says so.
+    """Return what an operator of the cluster was started with; None where that is not known.
 
     Raises:
         ApiError: ConfigMaps may not be listed, or the server does not answer.

@@ -1,4 +1,4 @@
-"""The client of commands that only ask."""
+"""The client of commands that only read."""
 
 from __future__ import annotations
 

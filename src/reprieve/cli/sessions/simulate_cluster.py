@@ -1,4 +1,4 @@
-"""What a study takes from a real cluster: its nodes, and the jobs that it has run.
+"""What a study reads of a real cluster: its nodes, and the jobs that it has run.
 
 `cluster: {from: FILE}` is a list of nodes (`.csv`), a file of `reprieve snapshot`, or a kubeconfig,
 with which the nodes are listed when the study is read. `workload: {trace: snapshot}` are the
@@ -47,7 +47,7 @@ class _Node(msgspec.Struct):
 
 
 def study_of(path: Path) -> Study:
-    """Return the study of a file, with whatever it takes from clusters.
+    """Return the study of a file, with all that it reads of clusters.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.

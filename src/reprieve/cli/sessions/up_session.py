@@ -75,7 +75,7 @@ _OPERATOR: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """How fast the demo goes, and what decides its order."""
+    """How fast the demo runs, and what decides its order."""
 
     speed: float
     seed: int
@@ -109,7 +109,7 @@ class UpOptions:
 
 
 class UpSession:
-    """The cluster, the operator on it, and whoever looks."""
+    """The cluster, the operator on it, and its viewers."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class UpSession:
             return self._verdict(playing)
 
     async def _publish_settings(self, stage: Stage, metrics_endpoint: str) -> None:
-        """Let those who ask why work waits decide as the operator of this cluster does."""
+        """Have users who query why work waits decide as the operator of this cluster does."""
         scenario = self._scenario
         config = dict(scenario.operator_config)
         settings = PublishedSettings(
@@ -231,7 +231,7 @@ class UpSession:
             self._say(f"there is no web page: {why}", error=True)
 
     def _sampling(self) -> Sequence[str]:
-        """Return how often the page takes samples, and where it keeps them."""
+        """Return how often the page makes samples, and where it keeps them."""
         demo, data = self._options.demo, self._options.data
         # The demo is to have something to show within its first minutes.
         quick = () if demo is None else ("--sample-every", f"{max(1, round(5 / demo.speed))}s")
@@ -296,7 +296,7 @@ class UpSession:
                 await _cancel(task)
 
     async def _broken(self, playing: asyncio.Task[ScenarioResult]) -> None:
-        """Return when the scenario failed and nobody stays to look, or the operator ended."""
+        """Return when the scenario failed and no user stays to look, or the operator ended."""
         result = await asyncio.shield(playing)
         if result.outcome is Outcome.FAILED:
             if self._options.duration is not None:
@@ -393,7 +393,7 @@ class UpSession:
                 self._say(f"{format_instant(stage.clock.wall())} {line}")
 
     def _say(self, text: str, *, error: bool = False) -> None:
-        """Print at once; nobody listening any more means that it is over."""
+        """Print at once; a closed output means that it is over."""
         try:
             click.echo(text, err=error)
             (sys.stderr if error else sys.stdout).flush()

@@ -1,4 +1,4 @@
-"""Says what is in progress in the demo, a line at a time, and breaks a silence.
+"""Reports what is in progress in the demo, a line at a time, and breaks a silence.
 
 What happens is said with its time. When nothing was said for five seconds, a line says how much is
 in use and how many wait, so that nobody thinks that it hangs.

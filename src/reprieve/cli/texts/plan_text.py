@@ -77,7 +77,7 @@ def plan_text(
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How lines are written; `length`: how many of them a text may take, None for all of it."""
+    """How lines are written; `length`: how many of them a text may have, None for all of it."""
 
     style: Style
     length: int | None = None
@@ -111,7 +111,7 @@ def _lines(
 
 
 def _first_line(answer: Answer, now: Nanos | None) -> str:
-    """Return of what and when the answer is, in one line; what is not seen is told at the end."""
+    """Return of what and when the answer is, in one line; what is not seen is listed at the end."""
     snapshot = answer.snapshot
     at = datetime.fromtimestamp(snapshot.at / SECOND, UTC).strftime("%H:%M:%S UTC")
     age = "" if now is None else f", {_age(now - snapshot.at)} old"

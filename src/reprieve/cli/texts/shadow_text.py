@@ -139,7 +139,7 @@ def _row(demand: Sequence[Comparison]) -> tuple[str, ...]:
 
 
 def _named(taken: Sequence[Taken], others: Sequence[Taken]) -> str:
-    """Return who is taken here alone, and how many on both sides."""
+    """Return the victims of this side alone, and how many on both sides."""
     known = {each.uid for each in others}
     alone = [each.name.partition(" ")[2] for each in taken if each.uid not in known]
     both = len(taken) - len(alone)

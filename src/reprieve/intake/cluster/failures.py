@@ -1,4 +1,4 @@
-"""What a pod's status says of its failing: when a container ended badly, or that one cannot start.
+"""What a pod's status states of its failing: when a container ended badly, or cannot start.
 
 The last bad end counts, of those that are told: the one that stands, and the one before the last
 start. A container that waits for one of the reasons below was never at work. What a pod loses while
@@ -52,7 +52,7 @@ def is_stuck(pod: PodObject) -> bool:
 
 
 def disrupted_by(pod: PodObject) -> str:
-    """Return the reason for which somebody evicts it, so that its end is not its own; or none."""
+    """Return the reason of an eviction by another actor, whose end is not its own; or none."""
     for condition in pod.status.conditions or ():
         if condition.type == "DisruptionTarget" and condition.status == "True":
             return condition.reason or "unknown"

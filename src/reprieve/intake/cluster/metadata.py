@@ -88,7 +88,7 @@ def checkpoint_of(metadata: ObjectMeta) -> int:
 
 
 def disruption_of(metadata: ObjectMeta) -> str:
-    """Return what a pod states of going with its group, empty where it states nothing."""
+    """Return whether a pod is evicted with its group, empty where it states nothing."""
     return (metadata.annotations or {}).get(DISRUPTION, "")
 
 
@@ -124,12 +124,12 @@ def notice_in(annotations: Mapping[str, str]) -> int:
 
 
 def notice_max_in(annotations: Mapping[str, str]) -> int | None:
-    """Return the longest notice that a class allows, None for none said; unreadable allows none."""
+    """Return the longest notice that a class allows, None for none stated; unreadable: none."""
     return _seconds_in(annotations, NOTICE_MAX) if NOTICE_MAX in annotations else None
 
 
 def save_cost_in(annotations: Mapping[str, str]) -> int:
-    """Return the seconds that a save takes, rounded up; 0 for none and no such duration."""
+    """Return the seconds of a save, rounded up; 0 for none and no such duration."""
     return _seconds_in(annotations, SAVE_COST)
 
 

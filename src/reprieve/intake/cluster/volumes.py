@@ -14,7 +14,7 @@ __all__ = ["decides", "disks_of", "uses_of"]
 
 
 def uses_of(volumes: Iterable[Volume] | None) -> tuple[VolumeUse, ...]:
-    """Return the claims, in order; a generic ephemeral volume goes by its own name."""
+    """Return the claims, in order; a generic ephemeral volume is known by its own name."""
     found: dict[VolumeUse, None] = {}
     for volume in volumes or ():
         if volume.persistent_volume_claim is not None:

@@ -1,1 +1,1 @@
-"""Records Events, and bounds how many writes of little weight may go."""
+"""Records Events, and bounds how many writes of little weight are sent."""

@@ -1,4 +1,4 @@
-"""The Event recorder, one of a process: tells people, in events.k8s.io/v1, what was done and why.
+"""The Event recorder, one of a process: reports, in events.k8s.io/v1, what was done and why.
 
 An event names an action and, where there is one, a related object; its time is `eventTime`, and the
 old fields stay empty. The same thing again within six minutes (same regarding with its

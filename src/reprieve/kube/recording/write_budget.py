@@ -1,4 +1,4 @@
-"""How many writes of little weight may go: plenty while it is quiet, few while others have much.
+"""How many writes of little weight are sent: many while it is quiet, few while others have much.
 
 What such a write costs the API server the others wait for, whatever the order in which they leave.
 So there are so many at once, and then so many per second: the smaller number while writes that go
@@ -39,7 +39,7 @@ class Allowance:
 
 
 class WriteBudget:
-    """One allowance; `passed` counts the writes that go first, so far."""
+    """One allowance; `passed` counts the writes of higher priority, so far."""
 
     def __init__(self, clock: Clock, passed: Callable[[], int], allowance: Allowance) -> None:
         self._clock = clock
@@ -53,7 +53,7 @@ class WriteBudget:
 
     @property
     def busy(self) -> bool:
-        """Whether writes that go first come often."""
+        """Whether writes of higher priority come often."""
         now, passed = self._clock.monotonic(), self._passed()
         elapsed, count = now - self._since, passed - self._before
         if elapsed >= SECOND:
@@ -64,14 +64,14 @@ class WriteBudget:
         return self._busy
 
     async def turn(self) -> None:
-        """Wait until one more may go, and count it; who came first goes first."""
+        """Wait until one more may be sent, and count it; in the order of arrival."""
         # One of them asks and the others wait for it: were all to ask, each write would wake all.
         async with self._first:
             while wait := self._take():
                 await self._clock.sleep(wait)
 
     def _take(self) -> int:
-        """Count one write; return 0, or in how many nanoseconds to ask again."""
+        """Count one write; return 0, or in how many nanoseconds to try again."""
         rate = self._allowance.busy if self.busy else self._allowance.quiet
         now = self._clock.monotonic()
         gained = (now - self._filled) * rate

@@ -1,4 +1,4 @@
-"""Whether a kubelet lets a pod in that was bound to its node: the resources have to be there.
+"""Whether a kubelet admits a pod that was bound to its node: the resources have to be there.
 
 Counted are the pods that it has let in and that have not ended, those that are being deleted
 included. The first resource that is short is the reason: pods, cpu, memory, then the others.
@@ -24,14 +24,14 @@ _FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Why a pod is not let in; it has failed with this reason and message."""
+    """Why a pod is not admitted; it has failed with this reason and message."""
 
     reason: str
     message: str
 
 
 class Admission:
-    """What the kubelets of all nodes have let in."""
+    """What the kubelets of all nodes have admitted."""
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer
@@ -59,11 +59,11 @@ class Admission:
         return None
 
     def forget(self, uid: str) -> None:
-        """The pod has gone."""
+        """The pod has left."""
         self._taken.pop(uid, None)
 
     def _of(self, pod: Object) -> dict[str, int]:
-        """Return what a pod takes; one that had started before counts as let in."""
+        """Return what a pod uses; one that had started before counts as admitted."""
         status, uid = pod.get("status") or {}, pod["metadata"]["uid"]
         if is_over(pod):
             return {}

@@ -1,4 +1,4 @@
-"""A driver of devices: ResourceSlices of the nodes that are told to have some.
+"""A driver of devices: ResourceSlices of the nodes that are configured to have some.
 
 The annotation `sim.reprieve.dev/devices` of a node, `gpu.example.com=8`, is what a driver finds
 there; each driver has one pool and one slice per node, gone with the node. Allocation is the
@@ -21,7 +21,7 @@ _SLICES: Final = "resourceslices.resource.k8s.io"
 
 
 class DeviceDriver:
-    """Publishes what nodes are told to have."""
+    """Publishes what nodes are configured to have."""
 
     name = "devices"
 

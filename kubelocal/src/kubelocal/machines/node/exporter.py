@@ -1,4 +1,4 @@
-"""The GPU exporter: a real HTTP server with what the vendors' exporters would say.
+"""The GPU exporter: a real HTTP server with what the vendors' exporters would serve.
 
 | path | devices |
 |---|---|
@@ -34,7 +34,7 @@ class Exporter:
         self.port = port
         """0 until the first start, if the system shall choose."""
         self.scrapes = 0
-        """How often it has been asked."""
+        """How often it has been requested."""
         self._runner: web.AppRunner | None = None
         self._reserved: socket.socket | None = None
 
@@ -103,7 +103,7 @@ class Exporter:
             await runner.cleanup()
 
     async def close(self) -> None:
-        """Stop for good: the port is anybody's."""
+        """Stop for good: the port is free."""
         await self.stop()
         if self._reserved is not None:
             self._reserved.close()

@@ -91,7 +91,7 @@ class Gpus:
         self._complained: set[str] = set()
 
     def notice(self, change: Change, before: Object | None) -> None:
-        """Assign and free devices as pods come and go. Listener of the informer."""
+        """Assign and free devices as pods come and leave. Listener of the informer."""
         if change.resource != "pods":
             return
         pod, uid = change.object, change.object["metadata"]["uid"]

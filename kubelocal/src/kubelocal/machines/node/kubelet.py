@@ -1,4 +1,4 @@
-"""The kubelets of all nodes: bound pods start, run, fail, end and go.
+"""The kubelets of all nodes: bound pods start, run, fail, end and are deleted.
 
 | pod | what happens | after |
 |---|---|---|
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class KubeletTimes:
-    """What a pod without annotations takes, in nanoseconds or by distribution.
+    """The duration of a pod without annotations, in nanoseconds or by distribution.
 
     `apart`: what lies at least between the ends of two pods that are being deleted, on all nodes,
     in the order in which they were; with 0 those of one instant end together.

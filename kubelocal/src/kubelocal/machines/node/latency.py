@@ -1,4 +1,4 @@
-"""How long something takes: always the same, or drawn from a distribution.
+"""How long something lasts: always the same, or drawn from a distribution.
 
 `3s`, `uniform(1s, 5s)` and `exponential(2s)` (the mean). A draw depends on nothing but its seed, so
 that a run can be repeated and a look at the same pod gives the same answer again.

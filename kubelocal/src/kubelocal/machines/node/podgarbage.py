@@ -1,4 +1,4 @@
-"""Removes pods that no other removes: of nodes that have gone, and the oldest finished ones.
+"""Removes pods that no other removes: of deleted nodes, and the oldest finished ones.
 
 Source: the pod garbage collector. A pod of a node that has been missing for 40 s is failed, with
 the condition DisruptionTarget, and deleted without grace. Above the threshold those that finished

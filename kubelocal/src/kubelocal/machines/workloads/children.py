@@ -1,4 +1,4 @@
-"""Children from templates: keeps below an object what `families` says belongs there.
+"""Children from templates: keeps below an object what `families` states belongs there.
 
 Children with a fixed name are made when they are missing, those that wait for others once all pods
 of these run, and follow the number of replicas and the
@@ -211,7 +211,7 @@ def _is_below(obj: Object, owner: Object) -> bool:
 
 
 def _directed(template: Object, wanted: Object) -> Object:
-    """Return a pod template with what another one says of where its pods may run."""
+    """Return a pod template with what another one states of where its pods may run."""
     directed = copy.deepcopy(template)
     metadata, asked = directed.setdefault("metadata", {}), wanted.get("metadata") or {}
     for field in ("labels", "annotations"):

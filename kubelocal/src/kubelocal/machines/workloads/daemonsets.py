@@ -1,4 +1,4 @@
-"""The DaemonSet controller: one pod on every node that takes it.
+"""The DaemonSet controller: one pod on every node that accepts it.
 
 Source: `apps/v1` DaemonSets. Each pod is tied to its node by a node affinity, tolerates what a node
 agent must, and is bound by the scheduler. RollingUpdate replaces `maxUnavailable` pods of an older
@@ -73,7 +73,7 @@ class DaemonSetController(Driver):
         return _with_status(acts, owner, [*left, *made], eligible, digest, now)
 
     def _nodes(self, owner: Object) -> tuple[set[str], set[str]]:
-        """Return the nodes that take a pod, and those on which one may stay.
+        """Return the nodes that accept a pod, and those on which one may stay.
 
         NoSchedule, a cordon among it, keeps new ones out only.
         """

@@ -47,7 +47,7 @@ class Rule:
 
 
 class Driver:
-    """Asks one controller about each object of its kind, and carries out what it answers."""
+    """Runs one controller for each object of its kind, and carries out what it answers."""
 
     def __init__(self, rule: Rule, stage: Stage) -> None:
         self.name = rule.name

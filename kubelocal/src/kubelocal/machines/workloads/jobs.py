@@ -39,7 +39,7 @@ class JobController(Driver):
         return keys
 
     def _count_last(self, key: Key, pod: Object) -> None:
-        """Count a pod that may have gone before anybody looked at its Job."""
+        """Count a pod that may have left before its Job was looked at."""
         job, owner = self._informer.at(key), controller_of(pod)
         if job is None or owner is None or owner["uid"] != job["metadata"]["uid"]:
             return  # of an earlier Job of that name

@@ -228,7 +228,7 @@ def _complete_pod(api: State, obj: dict[str, Any]) -> None:
 
 
 def note_gates(kind: Kind, obj: dict[str, Any]) -> None:
-    """Say of a new pod that it is gated, whoever gave it its gates."""
+    """State of a new pod that it is gated, whatever gave it its gates."""
     if kind.resource == "pods" and obj["spec"].get("schedulingGates"):
         obj["status"]["conditions"] = [
             {

@@ -1,4 +1,4 @@
-"""Calls to webhooks: where one is, in whom the call trusts, and what went wrong.
+"""Calls to webhooks: where one is, in whom the call trusts, and what failed.
 
 `clientConfig` names a URL, or a Service, which is found through its EndpointSlices: their addresses
 are connected to as they are, so they have to be reachable from this machine. The certificate is
@@ -32,7 +32,7 @@ _ANSWER_LIMIT = 8 * 1024 * 1024
 
 
 class CallFailed(Exception):
-    """A webhook could not be asked, or did not answer as one; the text states why."""
+    """A webhook could not be called, or did not answer as one; the text states why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""LimitRanges: the resources that containers get by default, and the bounds of what they may ask.
+"""LimitRanges: the resources that containers get by default, and the bounds of their requests.
 
 Source: the LimitRanger admission plugin; defaults among the values of one LimitRange are set with
 the object itself (`defaults`).

@@ -1,4 +1,4 @@
-"""What one request asks of servers outside, so that a write can stay one synchronous step.
+"""What one request queries of servers outside, so that a write can stay one synchronous step.
 
 A step that lacks an answer is given up before anything is stored, the answer is fetched, and the
 step runs again from its start with all answers so far; what has changed meanwhile is read anew, as
@@ -37,7 +37,7 @@ class _Unanswered(Exception):
 
 
 async def settled(store: Store, step: Callable[[], _T]) -> _T:
-    """Run `step`, again after each question that it asks, and return what it returns.
+    """Run `step`, again after each question that it has, and return what it returns.
 
     Raises whatever `step` or the fetching of an answer raises.
     """

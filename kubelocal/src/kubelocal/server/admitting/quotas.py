@@ -25,7 +25,7 @@ _QUOTAS: Final = "resourcequotas"
 
 
 def check(api: State, kind: Kind, obj: dict[str, Any]) -> None:
-    """Refuse a new object for which a quota leaves no room.
+    """Refuse a new object that exceeds a quota.
 
     Raises:
         StatusError: 403, exceeded, or not said how much it needs.

@@ -128,7 +128,7 @@ def _port_problem(spec: dict[str, Any], taken: _Taken) -> Cause | None:
 
 
 def keep_addresses(old: dict[str, Any], spec: dict[str, Any]) -> None:
-    """Let a Service keep what it was given, as far as its type still has such a thing."""
+    """Have a Service keep what it was given, as far as its type still has such a thing."""
     kind, former = spec.get("type", "ClusterIP"), old.get("type")
     if kind == "ExternalName":
         if former != kind and spec.get("clusterIPs") == old.get("clusterIPs"):

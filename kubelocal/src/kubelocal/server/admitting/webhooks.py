@@ -1,4 +1,4 @@
-"""Admission webhooks: which are asked about a request, what they are asked, and their word.
+"""Admission webhooks: which are called for a request, what they get, and their answer.
 
 Mutating ones run in order of their configurations' names and of the list in each, every one on
 what the last has left, and once more if they want to and another one has changed the object after
@@ -82,7 +82,7 @@ def mutated(api: State, request: Request, obj: dict[str, Any]) -> dict[str, Any]
 def _changed(
     api: State, hook: Mapping[str, Any], request: Request, obj: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Return `obj` as one webhook leaves it, None if it was not asked or had no word."""
+    """Return `obj` as one webhook leaves it, None if it was not called or had no answer."""
     as_kind = _asked_as(api, hook, request, obj)
     if as_kind is None:
         return None
@@ -171,7 +171,7 @@ def _decoded(body: bytes) -> tuple[tuple[Mapping[str, Any], frozenset[str]], ...
 def _asked_as(
     api: State, hook: Mapping[str, Any], request: Request, obj: dict[str, Any] | None
 ) -> Kind | None:
-    """Return the version in which a webhook is to be asked, None if it is not to be."""
+    """Return the version in which a webhook is to be called, None if it is not to be."""
     as_kind = _version(api, hook, request)
     if as_kind is None or not _in_namespaces(api, hook, request, obj):
         return None
@@ -252,7 +252,7 @@ def _conditions_hold(hook: Mapping[str, Any], request: Request, obj: dict[str, A
 def _answer(
     hook: Mapping[str, Any], kind: Kind, request: Request, obj: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Return the webhook's answer, None for one that could not be asked and need not be."""
+    """Return the webhook's answer, None for one that could not be called and need not be."""
     if request.options.dry_run and hook.get("sideEffects") in ("Some", "Unknown", None):
         raise bad_request(f'admission webhook "{hook["name"]}" does not support dry run')
     review = _review(kind, request, obj)

@@ -120,7 +120,7 @@ def node_address(obj: Object, kind: str) -> str:
 
 
 def node_info(obj: Object, word: str) -> str:
-    """A field of what the node says of itself."""
+    """A field of what the node states of itself."""
     return (_status(obj).get("nodeInfo") or {}).get(word) or "<unknown>"
 
 

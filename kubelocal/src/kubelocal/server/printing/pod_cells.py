@@ -1,4 +1,4 @@
-"""What `kubectl get pods` says of a pod: ready containers, the status word and restarts.
+"""What `kubectl get pods` shows of a pod: ready containers, the status word and restarts.
 
 The status word is the phase unless something more telling is known: a reason of the pod, a gate,
 the container that holds it up, a deletion under way. Source: the printed forms of a 1.37 server.

@@ -1,4 +1,4 @@
-"""Who asks, and what is refused: bearer tokens, impersonation, deny switches and reviews.
+"""Users, and what is refused: bearer tokens, impersonation, deny switches and reviews.
 
 Without `roles` everybody with a token may do everything that no switch denies; with them a request
 needs a rule. Texts are those of the real authorizer.
@@ -68,7 +68,7 @@ class Access:
         return f"{name}.{self._signature(name)}"
 
     def revoke(self, token: str) -> None:
-        """Let a token hold no longer."""
+        """Revoke a token."""
         self._revoked.add(token)
 
     def authenticate(
@@ -137,7 +137,7 @@ class Access:
     def review(
         self, user: User, kind: str, obj: dict[str, Any], namespace: str, now: Nanos
     ) -> dict[str, Any]:
-        """Answer a review of access, of rules, of a token or of the asking user itself."""
+        """Answer a review of access, of rules, of a token or of the requesting user itself."""
         spec = _part(kind, obj, "spec")
         status: dict[str, Any]
         match kind:

@@ -1,4 +1,4 @@
-"""Nobody gives rights that they do not have: checked when roles and bindings are written.
+"""No user gives rights that they do not have: checked when roles and bindings are written.
 
 A user may write a role whose rules they hold, or with the verb `escalate` on it; may bind a role
 whose rules they hold, or with the verb `bind` on it. Source: the RBAC storage of Kubernetes; texts

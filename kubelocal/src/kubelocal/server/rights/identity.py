@@ -1,4 +1,4 @@
-"""Who asks and what for: the user of a request, and what a rule of access is asked about."""
+"""The user and the purpose of a request, and what a rule of access is checked for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class User:
 
     @classmethod
     def named(cls, name: str, groups: tuple[str, ...] | None = None) -> User:
-        """Return a user with the groups that its name, or whoever impersonates it, gives it."""
+        """Return a user with the groups that its name, or an impersonating user, gives it."""
         if name == ANONYMOUS.name:
             return ANONYMOUS
         if groups is None:

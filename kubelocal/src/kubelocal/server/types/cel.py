@@ -29,7 +29,7 @@ class InvalidRule(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """One compiled rule and what to say when it does not hold."""
+    """One compiled rule and its message when it does not hold."""
 
     text: str
     expression: Any

@@ -1,4 +1,4 @@
-"""What a CEL rule may not say about the values that its schema allows.
+"""What a CEL rule may not state about the values that its schema allows.
 
 The runtime of rules has no types, so a copy of each rule is compiled with them: every chain of
 fields that starts at `self` or `oldSelf` becomes a variable of the type at its end, as long as what

@@ -90,7 +90,7 @@ def from_storage(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_version(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
-    """Return `obj`, whose apiVersion tells what it is, in version `kind`.
+    """Return `obj`, whose apiVersion states what it is, in version `kind`.
 
     Raises:
         StatusError: 500, the conversion webhook failed.
@@ -117,14 +117,14 @@ def in_version(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def answered(kind: Kind, obj: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
-    """Return what a write of `obj` is answered with, now that it is kept and nothing is asked."""
+    """Return the answer to a write of `obj`, now that it is kept and nothing is called."""
     if _webhook(kind) is None or kept["apiVersion"] == kind.api_version:
         return from_storage(kind, kept)
     return {**obj, "metadata": kept["metadata"]}
 
 
 async def read_as(store: Store, kind: Kind, found: Sequence[Stored]) -> list[Stored]:
-    """Return kept objects with bodies in version `kind`, if that takes a webhook.
+    """Return kept objects with bodies in version `kind`, if that needs a webhook.
 
     Raises:
         StatusError: 500, the conversion webhook failed.
@@ -154,7 +154,7 @@ def _webhook(kind: Kind) -> Mapping[str, Any] | None:
 
 
 def _parts(found: Sequence[Stored]) -> Iterator[slice]:
-    """Yield parts of at most `_MOST_BYTES`, or one object: webhooks take no review of any size."""
+    """Yield parts of at most `_MOST_BYTES`, or one object: webhooks have a limit of size."""
     start, size = 0, 0
     for index, one in enumerate(found):
         if index > start and size + len(one.body) > _MOST_BYTES:

@@ -1,4 +1,4 @@
-"""What a version of a CustomResourceDefinition says beyond names."""
+"""What a version of a CustomResourceDefinition states beyond names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CustomVersion:
-    """What one version of a CRD says beyond names.
+    """What one version of a CRD states beyond names.
 
     `scale`: paths of spec replicas, status replicas and label selector (empty: none), or None.
     `conversion`: the webhook that converts between the versions, None where only names differ.

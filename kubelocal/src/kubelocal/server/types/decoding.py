@@ -107,7 +107,7 @@ def reader_of(layout: str) -> MessageReader:
 
 
 def _field_reader(spec: Field) -> Reader | None:
-    """Return the reader of one field, None for a text that is taken as it is."""
+    """Return the reader of one field, None for a text that is used as it is."""
     if spec.type in _SCHEMA_UNIONS:
         return _unexpected
     if not spec.is_message:
@@ -354,7 +354,7 @@ _ZEROS: Final[Mapping[str, Callable[[], Any]]] = {
 
 @cache
 def _shown(layout: str) -> list[tuple[str, Callable[[], Any]]]:
-    """Return the fields that are written even where nobody set them, and what is written."""
+    """Return the fields that are written even where they are not set, and what is written."""
     return [(spec.name, _zero(spec)) for spec in message(layout).json.values() if spec.shown]
 
 

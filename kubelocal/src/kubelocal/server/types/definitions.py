@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions take effect: checked, installed in the registry, conditions written.
+"""CustomResourceDefinitions become effective: checked, installed in the registry, conditions.
 
 A definition whose names are taken by another kind of its group is stored with NamesAccepted False
 and not served. Source: the naming controller of k8s.io/apiextensions-apiserver.

@@ -1,4 +1,4 @@
-"""Feature gates of the API server: what is served, and which fields exist, as the user asked.
+"""Feature gates of the API server: what is served, and which fields exist, by the user's choice.
 
 A gate that is off takes its kinds away and its fields out of what is written; fields that an object
 already has stay. Names, defaults and what needs what: workload-aware scheduling of Kubernetes 1.37
@@ -46,7 +46,7 @@ DEFAULTS: Final[Mapping[str, bool]] = MappingProxyType(
         "GangScheduling": True,
     }
 )
-"""Every gate and whether it is on when nobody says so."""
+"""Every gate and whether it is on by default."""
 
 STRICT_DISRUPTION_MODE: Final = "strictDisruptionMode"
 """An option that stands among the gates that are on: mode `all` needs the gang policy."""

@@ -105,7 +105,7 @@ class Message:
 
 
 def message(qualified: str) -> Message:
-    """Return the layout of, say, `batch/v1.JobSpec`.
+    """Return the layout of, for example, `batch/v1.JobSpec`.
 
     Raises:
         KeyError: there is no such message.

@@ -1,4 +1,4 @@
-"""The kinds that the server serves: the built-in ones, and custom ones as CRDs come and go."""
+"""The kinds that the server serves: the built-in ones, and custom ones as CRDs change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Registry:
     without: Collection[str] = ()
     """API versions that are not served, such as `scheduling.k8s.io/v1alpha2`."""
     documents: dict[tuple[str, str], bytes] = field(default_factory=dict)
-    """OpenAPI documents already made, by group and version; those of a changed group go."""
+    """OpenAPI documents already made, by group and version; a changed group's are dropped."""
     _kinds: dict[tuple[str, str, str], Kind] = field(default_factory=dict)
     # Built-in kinds of `without`: nobody can ask for them, but objects may be kept in them.
     _hidden: list[Kind] = field(default_factory=list)

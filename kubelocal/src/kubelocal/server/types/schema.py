@@ -43,7 +43,7 @@ class FieldValidation(StrEnum):
 
 @dataclass(slots=True)
 class Admitted:
-    """An object as it may be stored, and what to tell the client."""
+    """An object as it may be stored, and what to report to the client."""
 
     obj: dict[str, Any]
     warnings: list[str] = field(default_factory=list)

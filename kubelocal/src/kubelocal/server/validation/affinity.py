@@ -1,4 +1,4 @@
-"""Where pods may go: affinity, tolerations and topology spread."""
+"""Where pods may run: affinity, tolerations and topology spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What containers say of ports, variables, probes and hooks, and what their pod adds to it.
+"""What containers state of ports, variables, probes and hooks, and what their pod adds to it.
 
 Order and texts: the real server's validation of core/v1.
 """

@@ -127,7 +127,7 @@ def _is_quota_name(name: str) -> bool:
 
 
 def limit_range(obj: Object) -> Iterator[Cause]:
-    """Check that each item says what it limits, and that its bounds agree."""
+    """Check that each item states what it limits, and that its bounds agree."""
     seen: set[str] = set()
     for index, item in enumerate((obj.get("spec") or {}).get("limits") or ()):
         here, kind = f"spec.limits[{index}]", item.get("type") or ""

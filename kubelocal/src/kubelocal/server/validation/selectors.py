@@ -1,4 +1,4 @@
-"""Label selectors inside objects: what they may say, and whether they match labels."""
+"""Label selectors inside objects: what they may state, and whether they match labels."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9]+(\.|$))", re.AS
 
 
 def service(obj: Object) -> Iterator[Cause]:
-    """Check a Service; node ports outside of their range are told when all else is well."""
+    """Check a Service; node ports outside of their range are reported when all else is valid."""
     found = list(_service(obj.get("spec") or {}))
     yield from found
     if not found:

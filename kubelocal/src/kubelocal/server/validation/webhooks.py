@@ -1,4 +1,4 @@
-"""Webhook configurations: whom to ask, how and how long. Source: the API's published rules."""
+"""Webhook configurations: what to call, how and how long. Source: the API's published rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds that make pods: Jobs, Deployments, StatefulSets and their kin."""
+"""Kinds that make pods: Jobs, Deployments, StatefulSets and similar ones."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def deployment(obj: Object) -> Iterator[Cause]:
 
 
 def _rolling(rolling: Object, field: str) -> Iterator[Cause]:
-    """Check how many pods a rollout may take away and add."""
+    """Check how many pods a rollout may remove and add."""
     for word in ("maxUnavailable", "maxSurge"):
         value = rolling.get(word)
         if value is not None:

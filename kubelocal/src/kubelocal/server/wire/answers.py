@@ -49,7 +49,7 @@ def encoded(kind: Kind, stored: Stored) -> bytes:
 
 
 class _Joined(Payload):
-    """The items of a list after `start`, sent piece by piece as the client takes them.
+    """The items of a list after `start`, sent piece by piece as the client reads them.
 
     `cut`: what each item begins with and has lost.
     """

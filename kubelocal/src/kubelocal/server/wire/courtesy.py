@@ -1,4 +1,4 @@
-"""What clients ask beside objects: health, version, discovery, OpenAPI, logs and tokens."""
+"""What clients request beside objects: health, version, discovery, OpenAPI, logs and tokens."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _maybe(body: bytes | None) -> web.Response:
 
 
 def log(pod: dict[str, Any]) -> web.Response:
-    """Answer `kubectl logs`: no container runs here, and that is what the log says."""
+    """Answer `kubectl logs`: no container runs here, and that is what the log states."""
     if not (pod.get("spec") or {}).get("nodeName"):
         return web.Response(status=204)
     name = pod["metadata"]["name"]
@@ -116,14 +116,14 @@ def connection_refused(pod: dict[str, Any]) -> StatusError:
 
 
 def audiences(obj: dict[str, Any]) -> list[str]:
-    """Return for whom a token is asked that the token subresource makes; nobody in particular."""
+    """Return the user of a token that the token subresource makes; no user in particular."""
     spec = obj.get("spec")
     asked = spec.get("audiences") if isinstance(spec, dict) else None
     return [str(each) for each in asked] if isinstance(asked, list) else []
 
 
 def bound_pod(obj: dict[str, Any]) -> tuple[str, str]:
-    """Return name and uid of the pod for which a token is requested, empty where nobody is named.
+    """Return name and uid of the pod for which a token is requested, empty where none is named.
 
     Raises:
         StatusError: 400, tokens are bound to nothing else here.

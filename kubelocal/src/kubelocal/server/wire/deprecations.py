@@ -32,7 +32,7 @@ def deprecation(kind: Kind) -> str | None:
 
 
 def custom_deprecation(spec: Mapping[str, Any], version: Mapping[str, Any]) -> str | None:
-    """Return what a CRD says of one of its versions; by default a newer version is named."""
+    """Return what a CRD states of one of its versions; by default a newer version is named."""
     if not version.get("deprecated"):
         return None
     if version.get("deprecationWarning"):

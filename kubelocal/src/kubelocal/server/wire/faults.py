@@ -29,7 +29,7 @@ SHARES: Final = (
 
 
 class InvalidFaults(ValueError):
-    """A text that states no faults; the message says what is accepted."""
+    """A text that states no faults; the message states what is accepted."""
 
 
 class WatchFate(StrEnum):
@@ -58,7 +58,7 @@ class _Shares:
 
 @dataclass(slots=True)
 class Faults:
-    """Which share of a user's requests goes wrong.
+    """Which share of a user's requests fails.
 
     `counts` says how many did, by kind of fault; `refused` by (user, verb, group, resource).
     """

@@ -30,7 +30,7 @@ class Hosts:
         self._accepted: set[tuple[str, str]] = set()
 
     def check(self, host: str, origin: str) -> None:
-        """Refuse what another name or site asks; empty where the request has no such header.
+        """Refuse requests for another name or site; empty where the request has no such header.
 
         Raises:
             StatusError: 403.

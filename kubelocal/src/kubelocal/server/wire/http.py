@@ -1,4 +1,4 @@
-"""HTTP in front of `Api`: one handler that reads a request, asks and answers.
+"""HTTP in front of `Api`: one handler that reads a request, calls and answers.
 
 Every answer to a failed request is a Status object; what goes wrong inside the server is logged and
 answered 500 without details. Watches are written by `streaming`.

@@ -122,7 +122,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_yaml(body: bytes) -> Any:
-    """Return what a YAML or JSON document says.
+    """Return the value of a YAML or JSON document.
 
     Raises:
         StatusError: 400, it is neither.

@@ -58,7 +58,7 @@ _USUAL: Final = {
     "spec": "What is asked for.",
     "status": "What was observed.",
 }
-"""What is said of fields with these names wherever nothing else is."""
+"""The description of fields with these names wherever there is no other."""
 _API_VERSION: Final = {
     "type": "string",
     "description": "Group and version of the schema that this object is written in.",

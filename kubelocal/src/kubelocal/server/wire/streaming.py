@@ -47,7 +47,7 @@ async def stream(
     fate: Callable[[], WatchFate],
     warnings: Sequence[str] = (),
 ) -> web.StreamResponse:
-    """Write the watch until it ends; `fate` says after each write what becomes of it.
+    """Write the watch until it ends; `fate` returns after each write what becomes of it.
 
     `warnings`: what the answer's header says.
     """

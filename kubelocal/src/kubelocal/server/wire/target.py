@@ -31,7 +31,7 @@ class Target:
     legacy_watch: bool = False
 
     def attributes(self, verb: str, field_selector: str = "") -> Attributes:
-        """Return what rules are asked about; a list or watch of one name is about that name."""
+        """Return what rules are checked for; a list or watch of one name is about that name."""
         named = _named(self.name, verb, field_selector)
         resource = _with_subresource(self.kind.plural, self.subresource)
         return Attributes(verb, self.kind.group, resource, self.namespace or "", named)
@@ -49,7 +49,7 @@ class Unserved:
     legacy_watch: bool = False
 
     def attributes(self, verb: str, field_selector: str = "") -> Attributes:
-        """Return what rules are asked about, as those of a `Target`."""
+        """Return what rules are checked for, as those of a `Target`."""
         named = _named(self.name, verb, field_selector)
         resource = _with_subresource(self.plural, self.subresource)
         return Attributes(verb, self.group, resource, self.namespace or "", named)

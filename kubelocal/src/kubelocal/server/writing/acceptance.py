@@ -1,4 +1,4 @@
-"""What of a sent object is taken: decoded, defaulted, valid, and what an update leaves as it was.
+"""What of a sent object is accepted: decoded, defaulted, valid, and left as it was by an update.
 
 In front of `schema`, whose findings become Status errors here.
 """
@@ -85,7 +85,7 @@ def mutated(api: State, request: webhooks.Request, obj: dict[str, Any]) -> dict[
 
 
 def decoded(kind: Kind, obj: dict[str, Any], options: WriteOptions) -> dict[str, Any]:
-    """Return `obj` with defaults and without unknown fields; warnings go to `options`.
+    """Return `obj` with defaults and without unknown fields; warnings are in `options`.
 
     Raises:
         StatusError: 400; for the result of a patch 422.

@@ -37,7 +37,7 @@ __all__ = ["apply"]
 
 
 class Writer(Protocol):
-    """Whoever stores what is applied."""
+    """What stores the applied object."""
 
     clock: Clock
 
@@ -208,7 +208,7 @@ def _merged_list(structure: Structure, live: list[Any], applied: list[Any]) -> l
 
 
 def _settle(others: list[Manager], changed: Fields, force: bool) -> None:
-    """Raise the conflicts, or with `force` take the fields from their owners."""
+    """Raise the conflicts, or with `force` remove the fields from their owners."""
     found = [
         (one, path) for one in others for path in owned_paths(intersection(one.fields, changed))
     ]
@@ -257,7 +257,7 @@ def _conflict_text(found: list[tuple[Manager, str]]) -> str:
 
 
 def _remove(structure: Structure, value: Any, abandoned: Fields, kept: Fields) -> None:
-    """Take the `abandoned` parts out of `value`; a container goes if nobody keeps any of it."""
+    """Remove the `abandoned` parts of `value`; a container is removed if none of it is kept."""
     if isinstance(value, dict):
         for key in list(value):
             node = abandoned.get(f"f:{key}")

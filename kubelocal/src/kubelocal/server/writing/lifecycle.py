@@ -1,4 +1,4 @@
-"""Namespaces and CustomResourceDefinitions: containers that go when the last thing in them has.
+"""Namespaces and CustomResourceDefinitions: deleted when the last thing in them is.
 
 A namespace being deleted refuses new objects, has its content deleted, and disappears with the
 last object. A CRD being deleted does the same with the objects of its kind. In a real cluster
@@ -65,7 +65,7 @@ def check_deletable(kind: Kind, name: str) -> None:
 
 
 def before_deletion(kind: Kind, obj: dict[str, Any]) -> None:
-    """Keep a definition until its objects are gone."""
+    """Keep a definition until its objects are deleted."""
     if kind.resource == _DEFINITIONS and "deletionTimestamp" not in obj["metadata"]:
         finalizers = obj["metadata"].setdefault("finalizers", [])
         if _CLEANUP not in finalizers:

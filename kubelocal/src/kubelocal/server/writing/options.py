@@ -1,4 +1,4 @@
-"""What a request may ask beside its object: write, delete and list options, and list results.
+"""What a request may set beside its object: write, delete and list options, and list results.
 
 Names and defaults: meta/v1 CreateOptions, UpdateOptions, PatchOptions, DeleteOptions, ListOptions.
 """
@@ -46,7 +46,7 @@ class Propagation(StrEnum):
 
 @dataclass(slots=True)
 class WriteOptions:
-    """Options of create, update and patch; `warnings` collects what the answer's header says."""
+    """Options of create, update and patch; `warnings` collects the answer's header."""
 
     field_manager: str = "kubelocal"
     dry_run: bool = False

@@ -103,7 +103,7 @@ def managers_of(obj: Mapping[str, Any]) -> list[Manager]:
 
 
 def write_managers(obj: dict[str, Any], managers: list[Manager]) -> None:
-    """Write managedFields in the real server's order; managers without fields go."""
+    """Write managedFields in the real server's order; managers without fields are removed."""
     kept = sorted(
         (one for one in managers if one.fields),
         key=lambda one: (one.operation, one.subresource != "", one.time, one.name),
@@ -122,7 +122,7 @@ def record_update(
     now: Nanos,
     subresource: str,
 ) -> None:
-    """Give `manager` the fields that differ between `old` and `new`, and take them from others.
+    """Give `manager` the fields that differ between `old` and `new`, and remove them from others.
 
     A request that sends other managedFields changes them itself; one that empties them resets.
     """
@@ -182,7 +182,7 @@ def _empty(kind: Kind, new: dict[str, Any]) -> dict[str, Any]:
 
 
 def stripped(fields: Fields) -> Fields:
-    """Return `fields` without those that nobody owns."""
+    """Return `fields` without those that have no owner."""
     kept = {key: value for key, value in fields.items() if key not in _STRIPPED}
     metadata = kept.get("f:metadata")
     if isinstance(metadata, dict):

@@ -32,7 +32,7 @@ _COPIED_LIMIT: Final = 3 * 1024 * 1024
 
 
 def accepted_types(kind: Kind) -> list[str]:
-    """Return the content types of patches that `kind` takes."""
+    """Return the content types of patches that `kind` accepts."""
     types = [PatchType.JSON, PatchType.MERGE, PatchType.STRATEGIC, PatchType.APPLY]
     if kind.custom is not None:
         types.remove(PatchType.STRATEGIC)

@@ -68,7 +68,7 @@ def delete(
 
 
 def remove(api: State, kind: Kind, kept: dict[str, Any]) -> None:
-    """Take an object out of the store, with what follows from that."""
+    """Remove an object from the store, with what follows from that."""
     api.store.remove(conversion.shelf(kind), kept)
     definitions.removed(api, kind, kept)
     quotas.written(api, kind, None, kept)

@@ -1,4 +1,4 @@
-"""What an update may say about identity: name, namespace, uid and version of the stored object.
+"""What an update may state about identity: name, namespace, uid, version of the stored object.
 
 Order and texts of the generic registry's update. What else of the metadata must not change is
 checked with the object itself (`metadata.check_metadata_update`).

@@ -38,7 +38,7 @@ _DISRUPTION_BUDGETS: Final = "poddisruptionbudgets.policy"
 def merged(
     kind: Kind, old: dict[str, Any], new: dict[str, Any], subresource: str
 ) -> dict[str, Any]:
-    """Return `old` with what an update through `subresource` may change, taken from `new`."""
+    """Return `old` with what an update through `subresource` may change, read from `new`."""
     if subresource == "status":
         result = {key: value for key, value in old.items() if key != "status"}
         if "status" in new:
@@ -69,7 +69,7 @@ def merged(
 
 
 def _resized(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return a pod's spec with the resources of its containers taken from `new`."""
+    """Return a pod's spec with the resources of its containers read from `new`."""
     resized = dict(old)
     for group in ("containers", "initContainers"):
         given = {one.get("name"): one for one in new.get(group) or () if isinstance(one, dict)}

@@ -1,4 +1,4 @@
-"""Discovery and OpenAPI documents say what is served."""
+"""Discovery and OpenAPI documents state what is served."""
 
 from __future__ import annotations
 

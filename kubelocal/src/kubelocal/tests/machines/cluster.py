@@ -48,7 +48,7 @@ class Cluster:
         return self.machines.exporter
 
     async def wait(self, seconds: float = 0) -> None:
-        """Let the machines work for this long."""
+        """Have the machines work for this long."""
         await self.clock.advance(int(seconds * SECOND), settle=SETTLE)
         await self.clock.advance(0, settle=SETTLE)
 

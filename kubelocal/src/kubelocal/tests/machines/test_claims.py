@@ -1,4 +1,4 @@
-"""Claims for devices and volumes: made from templates, bound, given back, gone with their pods."""
+"""Claims for devices and volumes: made from templates, bound, returned, deleted with their pods."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from kubeworld.units.durations import SECOND
 
 
 class Embedded:
-    """Machines on an embedded cluster whose clock stands still, without heartbeats unless asked."""
+    """Machines on an embedded cluster whose clock stands still, by default without heartbeats."""
 
     def __init__(
         self,

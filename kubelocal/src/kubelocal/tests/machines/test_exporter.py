@@ -1,4 +1,4 @@
-"""The GPU exporter, asked over HTTP."""
+"""The GPU exporter, queried over HTTP."""
 
 from __future__ import annotations
 

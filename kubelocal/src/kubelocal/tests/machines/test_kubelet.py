@@ -1,4 +1,4 @@
-"""Kubelets: how pods start, run, end and go."""
+"""Kubelets: how pods start, run, end and are deleted."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ async def test_a_pod_of_a_replica_set_is_replaced_when_it_ends() -> None:
 
 
 async def test_children_made_by_hand_that_no_selector_matches_are_left_alone() -> None:
-    """Chains such as a KaiwoService's are sometimes put together without labels."""
+    """Chains such as a KaiwoService's are sometimes assembled without labels."""
     async with running() as cluster:
         deployment = await cluster.create(workload("Deployment", "top", replicas=0))
         middle = workload("ReplicaSet", "middle", replicas=0)

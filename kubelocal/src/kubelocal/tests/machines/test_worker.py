@@ -19,7 +19,7 @@ from kubeworld.units.durations import SECOND
 
 
 class Faulty:
-    """A machine whose looks do what a table says: wait, fail, or be content."""
+    """A machine whose looks do what a table states: wait, fail, or be content."""
 
     name = "faulty"
 

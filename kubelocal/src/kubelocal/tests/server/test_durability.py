@@ -43,7 +43,7 @@ State = tuple[str, str] | None
 
 @dataclass
 class Memory:
-    """What writers were told: `known` by name; `pending`, what each has asked and not been told."""
+    """What writers know: `known` by name; `pending`, what each has requested without an answer."""
 
     known: dict[str, State] = field(default_factory=dict)
     pending: dict[str, str | None] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Memory:
 
 
 class Lost(Exception):
-    """The connection broke, or the process had gone before it stood."""
+    """The connection broke, or the process had ended before it stood."""
 
 
 async def ask(session: ClientSession, method: str, path: str, body: Any = None) -> dict[str, Any]:
@@ -130,7 +130,7 @@ async def round_of_writes(folder: Path, memory: Memory, source: random.Random) -
 
 
 def compare(listed: dict[str, Any], memory: Memory) -> None:
-    """Everything is as its writer was told, or as its last question wanted it; then learn it."""
+    """Everything is as its writer knows it, or as its last request wanted it; then learn it."""
     found: dict[str, State] = {
         one["metadata"]["name"]: (one["data"]["value"], one["metadata"]["resourceVersion"])
         for one in listed["items"]

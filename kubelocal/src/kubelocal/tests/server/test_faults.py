@@ -1,4 +1,4 @@
-"""Faults on demand: seeded, for one user or all, and told from what the server means."""
+"""Faults on demand: seeded, for one user or all, and distinct from what the server means."""
 
 from __future__ import annotations
 

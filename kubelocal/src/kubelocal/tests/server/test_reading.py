@@ -1,4 +1,4 @@
-"""Lists, pages, selectors and watches: order, resumption and what is gone."""
+"""Lists, pages, selectors and watches: order, resumption and compacted history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS: clients trust the cluster's own authority, and tokens say who they are."""
+"""TLS: clients trust the cluster's own authority, and tokens state who they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission webhooks: asked in order and over TLS, obeyed, and reported in the server's words."""
+"""Admission webhooks: called in order and over TLS, obeyed, and reported in the server's words."""
 
 from __future__ import annotations
 
