@@ -1,4 +1,4 @@
-"""What was found out about a unit, before it is put into words; and names instead of uids."""
+"""What was found out about a unit, before it is worded; and names instead of uids."""
 
 from __future__ import annotations
 

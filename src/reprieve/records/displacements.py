@@ -44,7 +44,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def stored(rows: Sequence[Displacement]) -> dict[str, Any]:
-    """Return what to store beside the input of a decision that displaced somebody."""
+    """Return what to store beside the input of a decision that displaced work."""
     if not rows or len(rows) > _MOST:
         return {}
     found = {

@@ -1,4 +1,4 @@
-"""The units of a record, which go only together, and what each of them lost.
+"""The units of a record, which are evicted only together, and what each of them lost.
 
 Of a unit that was told of its eviction and saved, what it lost is what it computed between its save
 and its eviction. That stands in the status of the record by victim (`lostAfterSave`); of all others

@@ -75,7 +75,7 @@ async def annotate_namespace(play: Play, step: AnnotateNamespace) -> None:
 
 
 async def set_utilization(play: Play, step: SetUtilization) -> None:
-    """Let the exporter report a value for the pods below a root."""
+    """Have the exporter report a value for the pods below a root."""
     play.stage.exporter.set_utilization(
         play.namespace,
         step.pods_of,
@@ -86,7 +86,7 @@ async def set_utilization(play: Play, step: SetUtilization) -> None:
 
 
 async def switch_exporter(play: Play, step: Exporter) -> None:
-    """Let the exporter refuse connections, or answer again."""
+    """Have the exporter refuse connections, or answer again."""
     if step.state == "down":
         await play.stage.exporter.down()
     else:
@@ -143,7 +143,7 @@ async def remember(play: Play, step: Remember) -> None:
 
 
 async def change_rights(play: Play, step: Revoke | Grant) -> None:
-    """Take a right from the operator or give it back."""
+    """Remove a right of the operator or return it."""
     if play.stage.rights is None:
         raise StepSkipped("the rights of the operator cannot be changed on this cluster")
     if isinstance(step, Revoke):

@@ -114,7 +114,7 @@ async def count_stays(play: Play, step: CountStays) -> None:
 
 
 async def wait_absent(play: Play, step: WaitAbsent) -> None:
-    """Until the object is gone."""
+    """Until the object is deleted."""
     clock = play.stage.clock
     deadline = clock.monotonic() + round(step.timeout * SECOND)
     while await play.find(step.kind, step.name) is not None:

@@ -96,7 +96,7 @@ class _File(Strict, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """One scenario; `namespace` None means that the runner takes a fresh one.
+    """One scenario; `namespace` None means that the runner uses a fresh one.
 
     `controllers`: the planes that it needs, none for whatever the runner has.
     """

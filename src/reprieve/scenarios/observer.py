@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A GpuWorkload went from one phase to another; `new` is `gone` when it was removed."""
+    """A GpuWorkload changed from one phase to another; `new` is `gone` when it was removed."""
 
     at: Nanos
     namespace: str

@@ -108,7 +108,7 @@ class OperatorProcesses:
             self._running.append((process, reader))
 
     async def stop(self) -> None:
-        """Ask all replicas to end, and end those that do not."""
+        """Request all replicas to end, and end those that do not."""
         self._stopping = True
         for starting in self._starting_again:
             starting.cancel()
@@ -133,7 +133,7 @@ class OperatorProcesses:
         await self.start()
 
     async def stopped_by_itself(self) -> str:
-        """Return what happened once the last replica has ended without having been asked to."""
+        """Return what happened once the last replica has ended without a request to."""
         await self._end.wait()
         pid, code = self._ended[-1]
         return f"operator process {pid} ended by itself with code {code}: " + " | ".join(

@@ -17,7 +17,7 @@ _ATTEMPTS: Final = 8
 
 
 class StepFailed(Exception):
-    """What a step asserts does not hold, or cannot be done; the message says what was seen."""
+    """What a step asserts does not hold, or cannot be done; the message states what was seen."""
 
 
 class StepSkipped(Exception):

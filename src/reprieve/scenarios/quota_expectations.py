@@ -30,7 +30,7 @@ async def wait_admitted(play: Play, step: WaitAdmitted) -> None:
 
 
 async def wait_preempted(play: Play, step: WaitPreempted) -> None:
-    """Until the Job's Workload says that it was preempted, and has given its quota back."""
+    """Until the Job's Workload states that it was preempted, and has released its quota."""
     observer = play.stage.observer
     said: Mapping[str, str] = {}
 

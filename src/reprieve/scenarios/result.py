@@ -19,7 +19,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """One step that was played; `detail` says what was wrong or why it was skipped."""
+    """One step that was played; `detail` states what was wrong or why it was skipped."""
 
     number: int
     keyword: str

@@ -129,7 +129,7 @@ async def _play(play: Play, number: int, step: Step) -> StepResult:
 
 
 async def _or_operator_stopped(play: Play, step: Step) -> None:
-    """Do a step, but give up at once when the operator ends without having been asked to."""
+    """Do a step, but end it at once when the operator ends without a request to."""
     doing = asyncio.ensure_future(_play_step(play, step))
     stopped = asyncio.ensure_future(play.operator.stopped_by_itself())
     try:
@@ -217,7 +217,7 @@ def _starts_without(scenario: Scenario) -> bool:
 
 
 def _subject(step: Step) -> str:
-    """Return what a step is about, as few words as tell it from its neighbours."""
+    """Return what a step is about, in as few words as separate it from its neighbours."""
     match step:
         case Apply():
             return f"{step.object['kind']}/{step.object['metadata']['name']}"

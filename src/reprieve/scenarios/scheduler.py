@@ -33,7 +33,7 @@ _NAME: Final = "stage-scheduler"
 
 @dataclass(frozen=True, slots=True)
 class _Always:
-    """A tenure that nobody contests."""
+    """A tenure without contenders."""
 
     clock: Clock
     identity: str = _NAME
@@ -46,7 +46,7 @@ class _Always:
 
 @asynccontextmanager
 async def scheduling(kubeconfig: Path, namespace: str, clock: Clock) -> AsyncIterator[None]:
-    """Schedule pods for as long as the block lasts; `namespace` takes the intents."""
+    """Schedule pods for as long as the block lasts; `namespace` holds the intents."""
     client = connect(await load_connection(str(kubeconfig)), clock, field_manager=_NAME)
     events = EventRecorder(client, clock, instance=_NAME)
     metrics = Metrics()

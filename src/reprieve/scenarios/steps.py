@@ -159,7 +159,7 @@ class CountStays(Strict, frozen=True):
 
 
 class WaitAbsent(Strict, frozen=True):
-    """Until an object is gone."""
+    """Until an object is deleted."""
 
     kind: str
     name: str
@@ -268,7 +268,7 @@ class RestartOperator(Strict, frozen=True):
 
 
 class Revoke(Strict, frozen=True):
-    """Take a right from the operator."""
+    """Remove a right of the operator."""
 
     verb: str
     group: str

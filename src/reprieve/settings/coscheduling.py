@@ -136,7 +136,7 @@ class CoschedulingSettings:
 def read_config_map(
     data: Mapping[str, str], where: str, base: CoschedulingSettings
 ) -> CoschedulingSettings:
-    """Return what the ConfigMap says, on top of `base`.
+    """Return the settings of the ConfigMap, on top of `base`.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.
@@ -153,7 +153,7 @@ def read_config_map(
 def read_arguments(
     document: Mapping[str, Any], where: str, base: CoschedulingSettings
 ) -> CoschedulingSettings:
-    """Return what the Coscheduling arguments of a KubeSchedulerConfiguration say.
+    """Return the settings of the Coscheduling arguments of a KubeSchedulerConfiguration.
 
     Of several profiles with such arguments the one named koord-scheduler counts, else the first.
 
@@ -217,7 +217,7 @@ def _settings(
 
 
 def gang_options(section: object, where: str, base: CoschedulingSettings) -> CoschedulingSettings:
-    """Return what the section `scheduling.gangs` says, on top of `base`.
+    """Return the settings of the section `scheduling.gangs`, on top of `base`.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.

@@ -72,7 +72,7 @@ _BY_NAME: Final = {gate.name: gate for gate in GATES}
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What somebody asked of a gate, and how the user calls the place."""
+    """What a user requested of a gate, and how the user calls the place."""
 
     on: bool
     where: str
@@ -110,7 +110,7 @@ def gates_of_mapping(value: object, where: str = "scheduling.featureGates") -> d
 
 
 def resolve_gates(*tiers: Mapping[str, Wish]) -> tuple[Gates, tuple[Notice, ...]]:
-    """Return the gates in force and what does not do as asked; of a gate the first tier counts.
+    """Return the gates in force and what has no effect; of a gate the first tier counts.
 
     Raises:
         UsageError: a gate is asked for whose needed gate is off.

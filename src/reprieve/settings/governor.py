@@ -1,4 +1,4 @@
-"""What the operator is told of the governor of disruptions, which all planes ask.
+"""Settings of the governor of disruptions, which all planes query.
 
     governor:
       enforce: false            # or true, or all: whether repeated displacement protects, from whom

@@ -105,7 +105,7 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What the annotations of root and namespace say."""
+    """What the annotations of root and namespace state."""
 
     tracked: bool
     overrides: Overrides = field(default_factory=Overrides)
@@ -182,7 +182,7 @@ def tier_of(values: Mapping[str, Any], name: str, where: str) -> Tier:
 
 
 def follow(spec: Overrides, base: Overrides | None, derived: Overrides) -> Overrides:
-    """Return the overrides for a spec whose annotations now say `derived`.
+    """Return the overrides for a spec whose annotations now state `derived`.
 
     `base`: what they said when the spec was last written (`read_derived`), None when that is not
     known. A set field that differs from its base was edited by hand and stays; the others follow:
@@ -208,7 +208,7 @@ def overrides_of(spec: GpuWorkloadSpec) -> Overrides:
 
 
 def spec_tier(spec: GpuWorkloadSpec) -> Tier:
-    """Return the tier of a GpuWorkload's spec, which the annotations or somebody's hand wrote."""
+    """Return the tier of a GpuWorkload's spec, which the annotations or a user's hand wrote."""
     return spec_tier_of(
         {
             "utilizationThreshold": spec.utilization_threshold,
@@ -244,7 +244,7 @@ def overridden(edited: Overrides, derived: Overrides) -> tuple[Notice, ...]:
 
 
 def with_overrides(spec: GpuWorkloadSpec, overrides: Overrides) -> GpuWorkloadSpec:
-    """Return the spec with these overrides, durations in Go's long form.
+    """Return the spec with these overrides, durations in the long form of `time.Duration`.
 
     A field whose value stays the same keeps its text.
     """

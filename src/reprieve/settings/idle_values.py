@@ -28,7 +28,7 @@ _DURATION: Final = "a Go duration such as 90s or 5m, 0 or more"
 
 
 class NotAccepted(ValueError):
-    """The value cannot be used; the message says what is accepted."""
+    """The value cannot be used; the message states what is accepted."""
 
 
 def read_threshold(value: object) -> float:

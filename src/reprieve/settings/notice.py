@@ -31,7 +31,7 @@ _PATIENCE: Final = {"default": "patience", "emergency": "emergency_patience"}
 
 
 def notice_policy(value: object, place: str, *, keeps: bool = False) -> NoticePolicy:
-    """Return what the key says; where it states nothing nobody is told. `keeps`: work may be kept.
+    """Return the setting of the key; without one there is no notice. `keeps`: work may be kept.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.

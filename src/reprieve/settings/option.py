@@ -38,7 +38,7 @@ NOT_WHICH: Final = "it says when victims are evicted, not which"
 
 
 class Form(Enum):
-    """Which values an option takes."""
+    """Which values an option accepts."""
 
     SWITCH = auto()  # true or false
     DURATION = auto()  # a Go duration; read as nanoseconds

@@ -1,4 +1,4 @@
-"""What a PromQL query of the configuration states about whose series it takes.
+"""What a PromQL query of the configuration states about whose series it reads.
 
 A Prometheus server gives the series of everybody whose targets it scrapes. Its own labels `job` and
 `namespace` tell the targets apart, and a query that names neither for the exporters' metrics takes

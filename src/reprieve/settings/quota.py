@@ -112,7 +112,7 @@ class MinRuntimes:
 
 @dataclass(frozen=True, slots=True)
 class QuotaSettings:
-    """All that the quota plane is told. `loop_window` in nanoseconds; `loop_limit` 0 holds none.
+    """All settings of the quota plane. `loop_window` in nanoseconds; `loop_limit` 0 holds none.
 
     `delay`: nanoseconds that a workload waits before it preempts. `victim_order`: the name of an
     installed order of victims, empty for none.
@@ -158,7 +158,7 @@ def quota_settings(
     gates: Mapping[str, bool] | None = None,
     content: str | None = None,
 ) -> QuotaSettings:
-    """Return what the section says; `namespace` and `gates` as in `quota_configuration`.
+    """Return the settings of the section; `namespace` and `gates` as in `quota_configuration`.
 
     `content` is what the section's ConfigMap has.
 
@@ -267,7 +267,7 @@ def _runtime_s(name: str, given: str | None) -> tuple[int, str]:
 
 
 def _choice_of_victims(given: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how victims are chosen; `best` has the other two on where nobody says of them."""
+    """Return how victims are chosen; `best` has the other two on where they are not set."""
     profile = VictimChoice(said["profile"])
     best = profile is VictimChoice.BEST
     return {

@@ -1,4 +1,4 @@
-"""What two texts of Kueue's `Configuration` say differently, and what of it takes effect at once.
+"""What differs in two texts of Kueue's `Configuration`, and what of it is effective at once.
 
 Kueue itself reads its configuration at its start and never again. Here, what decisions are made by
 is taken over while the operator runs: `fairSharing`, `waitForPodsReady`, `resources`,
@@ -32,7 +32,7 @@ _LIVE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
-    """One key that says something else; `before` and `after` as JSON, empty where it is absent."""
+    """One key that differs; `before` and `after` as JSON, empty where it is absent."""
 
     path: str
     before: str
@@ -40,7 +40,7 @@ class ConfigurationChange:
 
     @property
     def live(self) -> bool:
-        """Whether it takes effect at once."""
+        """Whether it is effective at once."""
         return any(self.path == each or self.path.startswith(f"{each}.") for each in _LIVE)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class ConfigurationChange:
 
 
 def configuration_changes(before: str, after: str) -> tuple[ConfigurationChange, ...]:
-    """Return what two texts say differently, in the order of the keys' names.
+    """Return what differs in two texts, in the order of the keys' names.
 
     Raises:
         UsageError: one of them is not YAML.

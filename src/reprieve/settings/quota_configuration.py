@@ -154,7 +154,7 @@ _ONLY_NEW: Final = ("visibilityServer",)
 def read_quota_configuration(
     content: str, where: str, namespace: str = "", gates: Mapping[str, bool] | None = None
 ) -> QuotaConfiguration:
-    """Return what the text of a file or of a ConfigMap says; see `quota_configuration`.
+    """Return the settings of the text of a file or of a ConfigMap; see `quota_configuration`.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.
@@ -168,7 +168,7 @@ def quota_configuration(
     namespace: str = "",
     gates: Mapping[str, bool] | None = None,
 ) -> QuotaConfiguration:
-    """Return what a decoded document says; None is no file at all.
+    """Return the settings of a decoded document; None is no file at all.
 
     Args:
         document: the decoded file.

@@ -52,7 +52,7 @@ _LISTS: Final = (_BOTH[:1], _BOTH[1:], _BOTH)
 
 @dataclass(frozen=True, slots=True)
 class PodsReady:
-    """How long admitted workloads may take until their pods are ready, in seconds.
+    """How long admitted workloads may need until their pods are ready, in seconds.
 
     `recovery_s` None waits forever for pods that were ready once.
     """

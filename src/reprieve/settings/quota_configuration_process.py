@@ -1,4 +1,4 @@
-"""What Kueue's `Configuration` says of the process: looked at, told, and mostly not needed.
+"""What Kueue's `Configuration` states of the process: checked, reported, and mostly not needed.
 
 Keys of these sections that no version has are refused as all others are, and what they say has to
 be right, so that a file that the reference would not start with is not taken here either.
@@ -64,7 +64,7 @@ def certificate_names(
 
 
 def visibility_server(given: Mapping[str, Any], errors: Errors) -> None:
-    """Look at where pending workloads would be told; nothing is served there."""
+    """Check where pending workloads would be served; nothing is served there."""
     address = given.get("bindAddress")
     if address:
         try:

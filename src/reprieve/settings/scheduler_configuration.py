@@ -77,7 +77,7 @@ _KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfiguration:
-    """What the scheduler is told. Seconds; a longest backoff of 0 means none at all."""
+    """Settings of the scheduler. Seconds; a longest backoff of 0 means none at all."""
 
     profiles: tuple[Profile, ...] = DEFAULT_PROFILES
     initial_backoff_seconds: int = 1
@@ -99,7 +99,7 @@ def read_scheduler_configuration(
 def scheduler_configuration(
     document: object, where: str, extra: Mapping[str, Collection[str]] | None = None
 ) -> SchedulerConfiguration:
-    """Return what a decoded document says.
+    """Return the settings of a decoded document.
 
     `where`: what stands before each path. `extra`: installed plugins by name, with the points
     (postFilter, podGroupPostFilter) that they have.

@@ -1,4 +1,4 @@
-"""The section `scheduling` of the `--config` file, and all that the scheduling plane is told.
+"""The section `scheduling` of the `--config` file, and all settings of the scheduling plane.
 
     scheduling:
       profile: best                 # or compatible: victims as kube-scheduler 1.37 chooses them
@@ -75,7 +75,7 @@ class SchedulingSettings:
 
     @property
     def reads_classes(self) -> bool:
-        """Whether annotations of PriorityClasses say more: a delay, or how much notice there is."""
+        """Whether annotations of PriorityClasses state more: a delay, or how much notice."""
         return self.delay is not None or self.notice.most > 0
 
 
@@ -91,7 +91,7 @@ def scheduling_settings(
     extra: Mapping[str, Collection[str]] | None = None,
     profile: str = "",
 ) -> SchedulingSettings:
-    """Return what the section and the flags `--feature-gates` and `--scheduling-profile` say.
+    """Return the settings of the section and the flags `--feature-gates`, `--scheduling-profile`.
 
     `extra`: installed PostFilter and PodGroupPostFilter plugins, see `scheduler_configuration`.
 

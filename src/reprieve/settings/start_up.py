@@ -1,4 +1,4 @@
-"""What the operator is told once, at its start: `gpuPreemption` of the file, and the variables.
+"""Settings read once, at the operator's start: `gpuPreemption` of the file, and the variables.
 
     gpuPreemption:
       enabled: true
@@ -140,7 +140,7 @@ def start_up(
     where: str = "--config",
     service_account_namespace: str = "",
 ) -> StartUp:
-    """Return what variables and the file's section say.
+    """Return the settings of variables and the file's section.
 
     `service_account_namespace`: content of the pod's service-account namespace file, if there.
 
@@ -258,7 +258,7 @@ def _check_endpoint(url: str, where: str) -> None:
 
 
 def _unpinned(endpoints: Sequence[str], vendors: Sequence[Vendor], where: str) -> Iterator[Notice]:
-    """Yield a notice for each query that takes anybody's series for those of the exporters."""
+    """Yield a notice for each query that reads any series as those of the exporters."""
     families = {metric.name for vendor in vendors for metric in vendor.metrics}
     for url in endpoints:
         for query in parse_qs(urlsplit(url).query).get("query", ()):

@@ -187,7 +187,7 @@ def _seconds(runtimes: Part, key: str) -> int | None:
 
 
 def _unused(root: Part, sections: Mapping[str, Part]) -> dict[str, str]:
-    """Return the keys that change nothing, and why; those of the chart alone are not told."""
+    """Return the keys that change nothing, and why; those of the chart alone are left out."""
     found = {"strategy": _STRATEGY_UNUSED} if root.get("strategy") is not None else {}
     if sections["governor"].value:
         found["governor"] = _GOVERNOR_UNUSED

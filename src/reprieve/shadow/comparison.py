@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 
 
 class Taken(msgspec.Struct, frozen=True, rename="camel"):
-    """A victim: one object, also where several go together (`unit`)."""
+    """A victim: one object, also where several are evicted together (`unit`)."""
 
     name: str  # Kind namespace/name
     uid: str

@@ -1,4 +1,4 @@
-"""What a comparison of many decisions says: what it cannot know, sums by plane, every decision.
+"""What a comparison of many decisions states: what it cannot know, sums by plane, all decisions.
 
 `reprieve shadow -o json` prints it. A decision counts as decided if it has one of the verdicts
 `Same`, `OtherVictims` and `NoVictims`; what was lost is of those alone, on both sides.

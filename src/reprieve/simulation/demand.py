@@ -32,7 +32,7 @@ DAY = 24 * HOUR
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """Who submits, where the trace does not say: the k-th of `count` with weight 1/k^`zipf`.
+    """Who submits, where the trace does not state it: the k-th of `count` with weight 1/k^`zipf`.
 
     `priorities` are priorities with their shares of the jobs.
     """

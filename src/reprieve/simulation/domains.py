@@ -115,7 +115,7 @@ def node_names(count: int) -> list[str]:
 
 
 def read_domains(given: Part) -> Domains:
-    """Return the domains that `cluster.domains` says.
+    """Return the domains of `cluster.domains`.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.
@@ -135,7 +135,7 @@ def read_domains(given: Part) -> Domains:
 
 
 def read_asking(given: Part, domains: Domains, of_a_node: int) -> AskingDomain:
-    """Return who requests a domain, as the section `topology` says.
+    """Return which jobs request a domain, by the section `topology`.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.

@@ -41,7 +41,7 @@ class IdlePolicy:
 
 
 def read_idle_policy(given: Part) -> IdlePolicy:
-    """Return what the section says.
+    """Return the policy of the section.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.

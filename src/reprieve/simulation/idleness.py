@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """What is drawn for jobs of a trace that does not say when they are idle.
+    """What is drawn for jobs of a trace that does not state when they are idle.
 
     `share` of them goes idle, at a moment between the shares `after` of its duration. Of these
     `again` are used again, after an even part of what is left. `utilization` is what the devices of

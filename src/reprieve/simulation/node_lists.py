@@ -1,4 +1,4 @@
-"""Nodes that a study takes from elsewhere: the devices of each, and what the replay makes of them.
+"""Nodes that a study reads from elsewhere: the devices of each, and what the replay makes of them.
 
 Alibaba's node lists of cluster-trace-gpu-v2023 (`openb_node_list_*.csv`) have `sn` and `gpu`. Nodes
 without devices are left out. The replay has nodes that are all alike: where those are not, they are
@@ -38,7 +38,7 @@ def read_node_list(path: Path) -> list[int]:
 
 
 def alike(counts: Sequence[int], where: str) -> tuple[int, int, str]:
-    """Return nodes that are all alike with as many devices, and what is to be told of them.
+    """Return nodes that are all alike with as many devices, and what is to be reported of them.
 
     Raises:
         UsageError: there are no devices, or too many.

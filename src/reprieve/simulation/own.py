@@ -98,7 +98,7 @@ class OwnPolicy(Protocol):
         ...
 
     def order(self, candidates: Candidates) -> Sequence[Candidate]:
-        """Return those that may be preempted, in the order in which they are taken."""
+        """Return those that may be preempted, in the order of preemption."""
         ...
 
 

@@ -133,7 +133,7 @@ class PolicySpec:
 
 
 def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
-    """Return the policy that a part of the study says; `beside` is the study's folder.
+    """Return the policy of a part of the study; `beside` is the study's folder.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.
@@ -196,7 +196,7 @@ def _quota_section(given: Part) -> Part:
 
 
 def _read_own(name: str, given: Part, beside: Path) -> PolicySpec:
-    """Return a policy of somebody's own, which is loaded once to see whether it can be."""
+    """Return a user's own policy, which is loaded once to see whether it can be."""
     own = given.get("own")
     if len(given.value) > 1:
         others = ", ".join(key for key in given.value if key != "own")
@@ -244,7 +244,7 @@ def _planes(given: Part) -> tuple[str, ...]:
 
 
 def _on_nodes(given: Part) -> tuple[PlacingPolicy, bool, NoticePolicy]:
-    """Return how gangs are placed, whether their pods preempt others, and what those are told."""
+    """Return how gangs are placed, whether their pods preempt, and the notice of those."""
     said = given.get("podPreemption")
     if said is not None:
         choice(said, given.where("podPreemption"), ("Never",))
@@ -285,7 +285,7 @@ def _placing(name: str, given: Part, planes: tuple[str, ...]) -> PolicySpec:
 
 
 def read_preemption(given: Part) -> Preemption:
-    """Return what the key `preemption` says, as a ClusterQueue does.
+    """Return the setting of the key `preemption`, as a ClusterQueue has it.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.

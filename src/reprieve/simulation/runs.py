@@ -173,7 +173,7 @@ def carried_out(
 def carry_out(
     study: Study, run: Run, folder: Path, told: Callable[[Underway], None] | None = None
 ) -> Outcome | Failed:
-    """Replay one run; how far it is goes to `told`, or to a file that other processes read."""
+    """Replay one run; its progress is sent to `told`, or to a file that other processes read."""
     noted = _underway_file(folder, run)
 
     def note(jobs: int, of: int, now: int) -> None:
@@ -286,7 +286,7 @@ def _result(future: Future[Outcome | Failed], run: Run) -> Outcome | Failed:
 
 
 def _belong_to_the_first() -> None:
-    """Leave it to the first process to end this one, and end when that is gone, however it went."""
+    """Have the first process end this one, and end when that has ended, however it did."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     first = multiprocessing.parent_process()

@@ -1,4 +1,4 @@
-"""Where each form of trace comes from: traces are not shipped, whoever wants one fetches it.
+"""Where each form of trace comes from: traces are not shipped, users fetch them.
 
 No sums of published files are held here, since none of these files was fetched to make one. What
 two people compare is the sum of the file that each of them has: `sum_of` makes it, `read_sums`
@@ -126,7 +126,7 @@ def sum_of(path: Path) -> str:
 
 
 def read_sums(path: Path) -> dict[Path, str]:
-    """Return the sums that a file of sha256sum says, by file; relative ones are beside it.
+    """Return the sums of a file of sha256sum, by file; relative ones are beside it.
 
     Raises:
         UsageError: it cannot be read, or says none, or something else.

@@ -28,7 +28,7 @@ __all__ = ["decision_lines", "packed_stories"]
 
 
 def decision_lines(replay: Replay, run: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line of JSON for every decision; `run` says which replay it is of.
+    """Yield a line of JSON for every decision; `run` states which replay it is of.
 
     Where several planes decide, preemptions for one demand, which is a job from when it waits to
     when it starts, are told as one: the planes so far in order, and its place in a chain.
@@ -67,7 +67,7 @@ class _Demands:
         self._displaced: dict[str, tuple[int, str, int]] = {}  # when, by whom, how deep
 
     def served(self, job: str) -> None:
-        """Take note that a job starts."""
+        """Record that a job starts."""
         self._planes.pop(job, None)
 
     def told(self, decision: Preempted) -> dict[str, Any]:

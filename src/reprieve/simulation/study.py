@@ -170,7 +170,7 @@ def read_study(
 def _cluster(
     given: Part, beside: Path, devices_of_nodes: DevicesOfNodes
 ) -> tuple[Cluster, tuple[str, ...]]:
-    """Return the nodes, and what is to be told of them."""
+    """Return the nodes, and what is to be reported of them."""
     domains = read_domains(given.part("domains"))
     if given.get("from") is not None:
         place = given.where("from")

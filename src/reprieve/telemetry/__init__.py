@@ -1,1 +1,1 @@
-"""What the operator tells about itself: metrics, probes and log lines."""
+"""What the operator reports about itself: metrics, probes and log lines."""

@@ -44,7 +44,7 @@ class Counters(Collector):
         return iter(list(self._values))
 
     def remove(self, labels: Labels) -> None:
-        """Let a series go."""
+        """Remove a series."""
         self._values.pop(labels, None)
 
     def collect(self) -> Iterable[Metric]:
@@ -69,7 +69,7 @@ class Gauges(Collector):
         self._values[labels] = value
 
     def remove(self, labels: Labels) -> None:
-        """Let a series go."""
+        """Remove a series."""
         self._values.pop(labels, None)
 
     def collect(self) -> Iterable[Metric]:
@@ -112,7 +112,7 @@ class Histograms(Collector):
         return iter(list(self._counts))
 
     def remove(self, labels: Labels) -> None:
-        """Let a series go."""
+        """Remove a series."""
         self._counts.pop(labels, None)
         self._sums.pop(labels, None)
 

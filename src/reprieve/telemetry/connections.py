@@ -104,7 +104,7 @@ class Connections:
         return self._open.get(self._speakers.get(inner, inner))
 
     def speaks(self, inner: object, instead_of: object) -> None:
-        """Take notes of one that speaks HTTP as of the one that was given the connection."""
+        """Record one that speaks HTTP as the one that was given the connection."""
         self._speakers[inner] = instead_of
 
     def silent(self, inner: object) -> None:
@@ -112,7 +112,7 @@ class Connections:
         self._speakers.pop(inner, None)
 
     def takes(self, inner: object, connection: _Connection) -> bool:
-        """Count a connection; tell whether there is room for it."""
+        """Count a connection; return whether it is within the bound."""
         if len(self._open) >= self.limits.most:
             return False
         self._open[inner] = connection

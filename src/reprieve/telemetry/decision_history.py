@@ -52,7 +52,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass
 class History:
-    """What a log says of units at an instant.
+    """What a log states of units at an instant.
 
     Attributes:
         first: the instant of the log's first line, None where it has none.
@@ -76,7 +76,7 @@ class History:
 
 
 def history_of(path: Path, instant: Nanos, is_asked: Callable[[Line], bool]) -> History:
-    """Return what a log says of the units that are asked about.
+    """Return what a log states of the units that are queried.
 
     Raises:
         UsageError: it cannot be read.

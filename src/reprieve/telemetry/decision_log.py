@@ -79,7 +79,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class DecisionLog:
-    """What was stated last of each unit that waits; `put` takes a line with its end."""
+    """What was stated last of each unit that waits; `put` accepts a line with its end."""
 
     def __init__(self, clock: Clock, put: Callable[[bytes], None]) -> None:
         self._clock = clock
@@ -93,7 +93,7 @@ class DecisionLog:
         return None if known is None else known[1]
 
     def waits(self, key: str, unit: Reference, diagnosis: Diagnosis) -> None:
-        """Say why a unit waits, unless that was the last that was stated of it.
+        """State why a unit waits, unless that was the last that was stated of it.
 
         `key` is the plane's own of the unit. The uid of `unit` is empty where there is no object.
         """
@@ -108,7 +108,7 @@ class DecisionLog:
             self._say(plane, unit, reason, previous, sentence(diagnosis))
 
     def waits_no_longer(self, plane: Plane, key: str) -> None:
-        """Say that a unit started, ended or is gone; nothing where it was not said to wait."""
+        """State that a unit started, ended or was deleted; nothing if it was not stated to wait."""
         known = self._known.pop((plane, key), None)
         if known is not None:
             unit, previous = known
@@ -117,7 +117,7 @@ class DecisionLog:
     def decided_on(
         self, plane: Plane, unit: Reference, reason: Reason, recorded: Mapping[str, Any]
     ) -> None:
-        """Write what a decision was made on that refused a unit; `samples` said that it is due."""
+        """Write what a decision was made on that refused a unit; `samples` had it due."""
         line = Sample(
             *self._said_of(plane, unit),
             reason.value,

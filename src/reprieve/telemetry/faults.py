@@ -23,7 +23,7 @@ class FaultCounter(logging.Handler):
         self._faults = faults
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count the record if it tells of an exception, under the first two parts of its name."""
+        """Count the record if it is of an exception, under the first two parts of its name."""
         if record.exc_info and record.exc_info[0] is not None:
             parts = record.name.split(".")
             self._faults.labels(".".join(parts[:2]) if parts[0] == _ROOT else "other").inc()

@@ -31,7 +31,7 @@ _BEARER: Final = "Bearer "
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a probe looks at; `detail` says in one line what is wrong and what helps."""
+    """One thing that a probe looks at; `detail` states in one line what is wrong and what helps."""
 
     name: str
     passed: bool
@@ -48,7 +48,7 @@ class Page:
 
 
 class Access(StrEnum):
-    """Whether somebody may read what is requested."""
+    """Whether a user may read what is requested."""
 
     ALLOWED = "allowed"
     UNKNOWN = "unknown"

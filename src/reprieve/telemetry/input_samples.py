@@ -21,7 +21,7 @@ _BYTES_A_SECOND: Final = 16 * 1024
 
 
 class InputSamples:
-    """Counts refusals; whoever is told to take one says how many bytes it was."""
+    """Counts refusals; a caller that is to write one states how many bytes it was."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -29,7 +29,7 @@ class InputSamples:
         self._not_before = clock.monotonic()
 
     def is_due(self) -> bool:
-        """Count one refusal; tell whether its input is to be written."""
+        """Count one refusal; return whether its input is to be written."""
         self._left -= 1
         if self._left >= 0 or self._clock.monotonic() < self._not_before:
             return False
@@ -38,6 +38,6 @@ class InputSamples:
         return True
 
     def took(self, size: int) -> None:
-        """Take note of how many bytes one had."""
+        """Record how many bytes one had."""
         pause = max(_PAUSE, size * SECOND // _BYTES_A_SECOND)
         self._not_before = Nanos(self._clock.monotonic() + pause)

@@ -1,4 +1,4 @@
-"""Lines that are written beside the work: a bounded queue, a thread, and where the lines go.
+"""Lines that are written beside the work: a bounded queue, a thread, and where the lines are sent.
 
 Whoever puts a line never waits. A line that finds the queue full, or that cannot be written, is
 lost and counted, and the file itself says how many are missing. The thread is a daemon, so that a

@@ -83,7 +83,7 @@ class Metrics:
     """
 
     def __init__(self, named_series: int = 0) -> None:
-        """`named_series`: how many names of tenants' work a label takes; 0: none."""
+        """`named_series`: how many names of tenants' work a label has; 0: none."""
         self.registry = CollectorRegistry()
         self.names = CappedNames(named_series)
         self.namespaces = CappedNames(_MOST_NAMESPACES)
@@ -263,7 +263,7 @@ class Metrics:
         self.preemptions.labels(plane, rule, outcome).inc(exemplar={"plan": plan})
 
     def remembers(self, table: Remembered, rows: Callable[[], int]) -> None:
-        """Show how many rows a table has, whenever that is asked; several of one name count as one.
+        """Show how many rows a table has, on each read; several of one name count as one.
 
         `rows` may be called in any thread.
         """
@@ -273,7 +273,7 @@ class Metrics:
         shown.set_function(lambda: sum(each() for each in counted))
 
     def show_waiting(self, plane: Plane, by_reason: Mapping[Reason, int]) -> None:
-        """Show how many units of a plane wait; reasons that are left out are those of nobody.
+        """Show how many units of a plane wait; reasons that are left out have none.
 
         Every reason of the plane has a series, so that an alert can compare with zero.
         """
@@ -309,7 +309,7 @@ class IdleGpuSeconds:
         self._since = 0
 
     def observe(self, held: Mapping[tuple[str, str], int], monotonic: int) -> None:
-        """Say how many GPUs idle workloads hold from now on.
+        """Set how many GPUs idle workloads hold from now on.
 
         `held`: count by namespace and resource name. `monotonic`: now, in nanoseconds.
         """

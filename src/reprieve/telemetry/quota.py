@@ -179,21 +179,21 @@ class QuotaMetrics:
             self._shown.pop((what, owner), None)
 
     def forget_queue(self, queue: str) -> None:
-        """Let all series of a ClusterQueue go."""
+        """Remove all series of a ClusterQueue."""
         for what in [what for what, owner in self._shown if owner == queue]:
             self.show(what, queue, {})
         for label in ("cluster_queue", "preempting_cluster_queue"):
             self._forget({label: queue})
 
     def forget_local_queue(self, namespace: str, name: str) -> None:
-        """Let all series of a LocalQueue go."""
+        """Remove all series of a LocalQueue."""
         key = f"{namespace}/{name}"
         for what in [what for what, owner in self._shown if owner == key]:
             self.show(what, key, {})
         self._forget({"namespace": namespace, "name": name})
 
     def forget_cohort(self, cohort: str) -> None:
-        """Let all series of a cohort go, those that name it for a ClusterQueue apart."""
+        """Remove all series of a cohort, those that name it for a ClusterQueue apart."""
         self.show("cohort", cohort, {})
         self._forget({"cohort": cohort})
 

@@ -1,4 +1,4 @@
-"""YAML whose aliases stand for no more than a reader can take: all YAML of ours is read here."""
+"""YAML whose aliases stand for no more than a reader can hold: all YAML of ours is read here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MOST_NODES", "BoundedLoader", "FastLoader", "read_yaml", "read_yaml_
 
 
 class BoundedLoader(Bounded, yaml.SafeLoader):
-    """Reads plain data, for whoever changes what scalars mean."""
+    """Reads plain data, for callers that change what scalars mean."""
 
     error = ComposerError
 

@@ -83,7 +83,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All that one page shows; `values` are whatever JSON can say."""
+    """All that one page shows; `values` are whatever JSON can state."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)

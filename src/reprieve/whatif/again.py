@@ -1,4 +1,4 @@
-"""The same cluster, asked again: what would happen with another manifest, or with less free.
+"""The same cluster, used again: what would happen with another manifest, or with less free.
 
 The first decision brings the cluster to rest and goes on with what was submitted; that moment of
 rest is kept (`whatif.kept`), and everything else that a plan tells is asked of it. Where nothing is
@@ -54,7 +54,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class Again:
-    """Decides about one cluster as often as is asked; to be closed.
+    """Decides about one cluster as often as is requested; to be closed.
 
     Attributes:
         client: reads what turns out to be missing; None where nobody can.
@@ -124,7 +124,7 @@ class Again:
         return await self._answer(Question(tuple(submitted)))
 
     async def sparing(self, submitted: Sequence[Submitted], until: float) -> Answer:
-        """Return what would happen with nobody being preempted, and why what waits then does."""
+        """Return what would happen without preemption, and why what waits then does."""
         return await self._answer(Question(tuple(submitted), victims=False, idle=False), until)
 
     async def on(self, snapshot: Snapshot, submitted: Sequence[Submitted]) -> Answer:

@@ -123,7 +123,7 @@ class Deciders:
 
 
 class _Nowhere:
-    """A clock that nobody looks at."""
+    """A clock that is never read."""
 
     def wall(self) -> Nanos:
         return Nanos(0)

@@ -1,4 +1,4 @@
-"""What happened in a run, for those who tell it: they need none of the planes that decided.
+"""What happened in a run, for those who report it: they need none of the planes that decided.
 
 Source: the design's "Processes and time".
 """

@@ -1,4 +1,4 @@
-"""A moment of a run, kept in a process of its own: what is asked again continues from there.
+"""A moment of a run, kept in a process of its own: what is queried again continues from there.
 
     kept = Kept()
     await kept.stay(answer)          # within the run, at the moment to be kept; returns at once
@@ -43,12 +43,12 @@ _LENGTH: Final = struct.Struct(">Q")
 
 
 class Lost(Exception):
-    """The moment is not there, or whoever was to answer ended without one."""
+    """The moment is not there, or the process that was to answer ended without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """What a question came to; `seconds` of processor time that it took."""
+    """The result of a question; `seconds` of processor time that it used."""
 
     found: object
     failure: ReprieveError | None
@@ -142,7 +142,7 @@ def _forked() -> int:
 
 
 async def _keep(asked: BinaryIO, told: BinaryIO, answer: Callable[[Q], Awaitable[A]]) -> None:
-    """Answer each question in a copy of this process, until nobody asks any more."""
+    """Answer each question in a copy of this process, until there are none any more."""
     while body := _read(asked):
         read, write = os.pipe()
         child = _forked()
@@ -183,7 +183,7 @@ def _say_nothing() -> None:
 
 
 def _end_with(asked: BinaryIO) -> None:
-    """Have this process end once nobody is there any more to be told the answer."""
+    """End this process once there is no reader of the answer any more."""
     hung_up = select.poll()
     hung_up.register(asked, 0)
 
@@ -204,7 +204,7 @@ def _write(pipe: BinaryIO, body: bytes) -> None:
 
 
 def _read(pipe: BinaryIO) -> bytes:
-    """Return what was written at once; nothing where the other side is gone, or goes meanwhile."""
+    """Return what was written at once; nothing where the other side has ended, or does."""
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return b""

@@ -43,7 +43,7 @@ def measured_last(options: OperatorOptions) -> OperatorOptions:
 
 @dataclass(frozen=True, slots=True)
 class LastMeasured:
-    """Reads what GpuWorkloads of a snapshot say of their GPUs."""
+    """Reads what GpuWorkloads of a snapshot state of their GPUs."""
 
     snapshot: Snapshot
     policy: Policy

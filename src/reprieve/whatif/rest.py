@@ -61,7 +61,7 @@ class Rest:
             await self.clock.sleep(_LOOK // 10)
 
     async def come(self) -> bool:
-        """Let time pass until nothing has changed for a while; False where the limit came first."""
+        """Pass time until nothing has changed for a while; False where the limit came first."""
         limit = self.clock.monotonic() + _LONGEST + self.delay
         history = self.overlay.history
         seen, since = len(history), self.clock.monotonic()
@@ -78,7 +78,7 @@ class Rest:
 
     @property
     def _saves(self) -> bool:
-        """Whether somebody may still save who was told."""
+        """Whether a unit with notice may still save."""
         self.saving.follow()
         return self.saving.until > self.clock.wall()
 
@@ -91,7 +91,7 @@ class Rest:
 
 
 def _moves(change: Change) -> bool:
-    """Return whether more has changed than the words in which something says that it waits."""
+    """Return whether more has changed than the words in which something states that it waits."""
     old, new = change.old, change.new
     if old is None or new is None or new["kind"] != "Workload":
         return True
@@ -106,7 +106,7 @@ def _said(workload: Json) -> tuple[Any, Any, Any]:
 
 
 class Quiet(logging.Handler):
-    """Keeps the warnings of a run to itself, and everything else from being told."""
+    """Keeps the warnings of a run to itself, and everything else from being reported."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

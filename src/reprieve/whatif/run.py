@@ -1,4 +1,4 @@
-"""Lets the planes decide on an overlay, in virtual time, until nothing moves any more.
+"""Runs the planes on an overlay, in virtual time, until nothing moves any more.
 
     deciders = Deciders.of(options)                       # as `reprieve run` is told
     snapshot = await gather(client, deciders.kinds(), clock)

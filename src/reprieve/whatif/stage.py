@@ -1,4 +1,4 @@
-"""Planes and stand-ins at work over an overlay: made, brought to rest, asked, and ended.
+"""Planes and stand-ins at work over an overlay: made, brought to rest, queried, and ended.
 
 The planes are made by the operator's own table; the lease is always held, and decisions are made in
 the loop itself. First the cluster as it is comes to rest, then what is submitted is created
@@ -61,7 +61,7 @@ _EPOCH: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a cluster that has come to rest.
+    """What is queried of a cluster that has come to rest.
 
     Attributes:
         submitted: what is created.
@@ -116,7 +116,7 @@ class Stage:
         await self.rest.come()
 
     async def asked(self, question: Question) -> Run:
-        """Submit what is asked about, and return what happened once nothing moves any more."""
+        """Submit the queried work, and return what happened once nothing moves any more."""
         if not question.idle:
             await self._without(IDLE)
         if question.changes:
@@ -149,7 +149,7 @@ class Stage:
         )
 
     async def end(self) -> None:
-        """Let nobody work any more."""
+        """Stop all that works."""
         await _ended(self.rest.tasks.values())
 
     async def _create(self, submitted: Submitted, question: Question) -> Json:

@@ -1,4 +1,4 @@
-"""What a run has to wait for although nothing moves: saves of work that was told, and delays.
+"""What a run has to wait for although nothing moves: saves of work with notice, and delays.
 
 A record in phase `Noticed` goes on at its deadlines at the latest, as nobody in a copy of a cluster
 saves. A preemptor that has to wait before it preempts (`preemptionDelay`) is looked at again then.
@@ -44,7 +44,7 @@ def longest_delay(settings: OperatorSettings, overlay: Overlay) -> int:
 
 
 class Saving:
-    """Until when work that was told may save, by the records of an overlay."""
+    """Until when work with notice may save, by the records of an overlay."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._history = overlay.history
@@ -54,7 +54,7 @@ class Saving:
             self._see(msgspec.json.decode(raw))
 
     def follow(self) -> None:
-        """Take over what has changed since the last time."""
+        """Apply what has changed since the last time."""
         changes, self._followed = self._history[self._followed :], len(self._history)
         for change in changes:
             if change.new is not None and change.new["kind"] == PREEMPTIONS.kind:
@@ -62,7 +62,7 @@ class Saving:
 
     @property
     def until(self) -> Nanos:
-        """The last deadline, the epoch where nobody saves."""
+        """The last deadline, the epoch where no work saves."""
         return max(self._deadlines.values(), default=Nanos(0))
 
     def _see(self, record: Json) -> None:

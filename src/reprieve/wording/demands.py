@@ -1,4 +1,4 @@
-"""One demand in words: its stages, both halves of its proof, and why other planes evict nobody."""
+"""One demand in words: its stages, both halves of its proof, and why other planes evict nothing."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ def halves_text(quota: str, placement: str) -> str:
 
 
 def rejection_text(reason: str) -> str:
-    """Return why another plane evicts nobody for the demand."""
+    """Return why another plane evicts nothing for the demand."""
     return _REJECTIONS.get(reason, reason)

@@ -346,14 +346,14 @@ def _missing(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_told(diagnosis: Diagnosis) -> bool:
-    """Return whether what is lacking says all that the counts of the filters would."""
+    """Return whether what is lacking states all that the counts of the filters would."""
     return bool(diagnosis.nodes) or bool(
         diagnosis.deficit and set(diagnosis.filters) == {FilterName.NODE_RESOURCES_FIT}
     )
 
 
 def _nodes_text(diagnosis: Diagnosis) -> str:
-    """Return by what nodes refuse the pods; of those that are full, which others have room."""
+    """Return by what nodes refuse the pods; of those that are full, which others have capacity."""
     refusals = diagnosis.nodes
     if diagnosis.reason is Reason.NO_NODE_MATCHES:
         return refusals_text(refusals)

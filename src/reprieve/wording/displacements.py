@@ -1,4 +1,4 @@
-"""What a tenant is told of his displaced work, by the rule that chose it.
+"""What a tenant reads of his displaced work, by the rule that chose it.
 
 Rules of records are words of the engine and of compatible systems; a tenant gets a sentence, and
 what would have spared the work. Nothing here names anything of another namespace. Source:

@@ -1,4 +1,4 @@
-"""An estimate in words: by when, by what that is known, and what it takes for granted."""
+"""An estimate in words: by when, by what that is known, and what it assumes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["estimate_text", "too_few"]
 def estimate_text(
     estimate: Estimate, when: Callable[[Nanos], str], long: Callable[[int], str]
 ) -> str:
-    """Return one clause; `when` tells an instant, `long` a duration."""
+    """Return one clause; `when` writes an instant, `long` a duration."""
     measured = estimate.measured
     match estimate.basis:
         case None:

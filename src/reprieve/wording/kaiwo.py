@@ -183,7 +183,7 @@ def marked_conditions(
 
 
 def resolution_error_text(error: ResolutionError) -> str:
-    """Return what went wrong on the way to a pod's root owner."""
+    """Return what failed on the way to a pod's root owner."""
     at = error.lookup
     where = f'{at.kind} "{at.name}" in namespace "{at.namespace}"'
     detail = f": {error.detail}" if error.detail else ""
@@ -207,7 +207,7 @@ def resolution_error_text(error: ResolutionError) -> str:
 
 
 def declined_text(declined: Declined) -> str:
-    """Return why a demand got nobody, or why an idle workload stays, in one sentence."""
+    """Return why a demand got no victims, or why an idle workload stays, in one sentence."""
     amounts = amounts_text(declined.amounts)
     match declined.reason:
         case Reason.COVERED:
@@ -259,7 +259,7 @@ def declined_text(declined: Declined) -> str:
 
 
 def not_served(declined: Declined, *, by_sum: bool) -> EventText | None:
-    """Return the event on a demand for which nobody makes way; None where that is as it should be.
+    """Return the event on a demand without victims; None where that is as it should be.
 
     `by_sum`: the fit check adds up what idle work holds, and nothing else.
     """
@@ -277,7 +277,7 @@ def preemption_not_recorded(failure: str, pause: int) -> EventText:
 
 
 def took_too_long(seconds: float) -> EventText:
-    """Return the event on a GpuWorkload about which deciding took more than these seconds."""
+    """Return the event on a GpuWorkload about which deciding exceeded these seconds."""
     return decision_stopped(
         f"Deciding about it took more than {seconds:g} s and was stopped; it is tried again later, "
         "or when it changes"
@@ -350,7 +350,7 @@ def _freed_for(plan: Plan, victim: Victim) -> dict[str, int]:
 
 
 def _decided_text(victim: Victim) -> str:
-    """Return how long a victim was idle when that was decided, as its reason says; else empty."""
+    """Return how long a victim was idle when that was decided, by its reason; else empty."""
     found = victim.reason.removeprefix(_ALWAYS)
     return "" if found == victim.reason else found.partition(" (")[0]
 

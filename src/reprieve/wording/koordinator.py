@@ -90,7 +90,7 @@ def job_message(found: JobPreemption, waiting: int, pods: int, attempted: str = 
 
 
 def attempted_message(trigger: str, message: str) -> str:
-    """Return what later members of the same cycle are told; `trigger`: namespace/name."""
+    """Return the message to later members of the same cycle; `trigger`: namespace/name."""
     return f"preemption already attempted by {trigger} with message {message}"
 
 
@@ -140,24 +140,24 @@ def cycle_failure(group: str, pod: str, fit_error: str, waiting: int) -> str:
 
 
 def released(group: str, pods: int) -> dict[str, str]:
-    """Return the annotations of pods that are bound together; a pod that goes alone has none."""
+    """Return the annotations of pods that are bound together; a pod that is alone has none."""
     if pods < 2:
         return {}
     return {**dict.fromkeys(GROUP_ID, group), **dict.fromkeys(MEMBER_COUNT, str(pods))}
 
 
 def rejected_gang(gang: str) -> str:
-    """Return what members are told when one of a strict gang does not fit."""
+    """Return the message to members when one of a strict gang does not fit."""
     return f'Gang "{gang}" gets rejected due to pod is unschedulable'
 
 
 def rejected_pod_group(gang: str, pod: str) -> str:
-    """Return what scheduler-plugins tells the pod for which it rejects a group; `pod`: its name."""
+    """Return scheduler-plugins' message to the pod for which it rejects a group."""
     return f"PodGroup {gang} gets rejected due to Pod {pod} is unschedulable even after PostFilter"
 
 
 def unreserved(gang: str, pod: str) -> str:
-    """Return what waiting members are told when one timed out or could not be bound."""
+    """Return the message to waiting members when one timed out or could not be bound."""
     return f'Gang "{gang}" gets rejected due to Pod "{pod}" in Unreserve'
 
 

@@ -178,7 +178,7 @@ def joined(explanations: Iterable[Explanation], *, kep_messages: bool = False) -
 
 
 def fit_text(diagnosis: Diagnosis) -> str:
-    """Return why no node takes the pod; the counts are sorted as strings."""
+    """Return why no node accepts the pod; the counts are sorted as strings."""
     if diagnosis.error and diagnosis.everywhere is not None:
         return reason_text(diagnosis.everywhere)
     if not diagnosis.nodes:
@@ -193,7 +193,7 @@ def fit_text(diagnosis: Diagnosis) -> str:
 
 
 def preemption_text(preemption: Preemption) -> str:
-    """Return what PostFilter says about a plain pod, without the prefix."""
+    """Return what PostFilter states about a plain pod, without the prefix."""
     explanation = preemption.explanation
     if explanation.sentence is not Sentence.NO_CANDIDATES:
         return explanation_text(explanation)
@@ -294,7 +294,7 @@ def failed_scheduling(message: str) -> EventText:
 
 
 def took_too_long(seconds: float, pause: int) -> str:
-    """Return the message of work about which deciding took more than these seconds."""
+    """Return the message of work about which deciding exceeded these seconds."""
     return (
         f"deciding about it took more than {seconds:g} s and was stopped; tried again after "
         f"{pause} s, or when it changes"
@@ -310,7 +310,7 @@ def ended_the_process(pause: int) -> str:
 
 
 def decision_stopped(message: str) -> EventText:
-    """Return the event of work about which deciding took too long."""
+    """Return the event of work about which deciding exceeded its time."""
     return EventText("Warning", "DecisionStopped", message, "Scheduling")
 
 

@@ -53,7 +53,7 @@ def preemption_message(
 
 
 def priorities(preemptor: Workload, preemptee: Workload, boosted: bool) -> str:
-    """Return both effective priorities, taken apart."""
+    """Return both effective priorities, with base and boost."""
 
     def one(workload: Workload) -> str:
         boost = workload.boost if boosted else 0
@@ -138,7 +138,7 @@ def admitted_event(workload: Workload, cluster_queue: str, waited_s: int = 0) ->
 
 
 def slice_replaced_message(workload: Workload) -> str:
-    """Return the message of `Finished=True` of a slice whose place `workload` took."""
+    """Return the message of `Finished=True` of a slice that `workload` replaced."""
     return (
         f"Replaced to accommodate a workload (UID: {workload.uid}, JobUID: {workload.job_uid}) "
         "due to workload slice aggregation"

@@ -25,7 +25,7 @@ def checks_message(checks: Sequence[AdmissionCheckState], state: str) -> str:
 
 
 def retry_until(checks: Sequence[AdmissionCheckState]) -> Nanos | None:
-    """Return until when the checks in state Retry ask to wait; None where none of them says so."""
+    """Return until when the checks in state Retry request to wait; None where none does."""
     ends = [
         parse_instant(each.last_transition_time) + each.requeue_after_seconds * SECOND
         for each in checks

@@ -69,7 +69,7 @@ def surplus_replica(kind: str, name: str, count: int, total: int) -> str:
 
 
 def surplus_replicas(kind: str, count: int, total: int) -> str:
-    """Return what the owner of a set is told that was scaled up after it got its quota."""
+    """Return the message to the owner of a set that was scaled up after it got its quota."""
     return (
         f"it got quota for {count} of its {total} replicas, and the others stay gated; "
         f"scale the {kind} to 0 and then to {total} to have all of them queued"
@@ -85,7 +85,7 @@ def set_not_gated(kind: str) -> str:
 
 
 def exposed(kind: str, namespace: str, local_queue: str, settings: Sequence[str]) -> str:
-    """Return what a job's owner is told; `settings` name what can hit the queue."""
+    """Return the message to a job's owner; `settings` name what can hit the queue."""
     return (
         f"{kind} cannot be suspended, and LocalQueue {namespace}/{local_queue} can be hit by "
         f"preemption ({'; '.join(settings)}), which deletes its pods; use a queue that cannot"
@@ -93,7 +93,7 @@ def exposed(kind: str, namespace: str, local_queue: str, settings: Sequence[str]
 
 
 def orphaned(key: str) -> str:
-    """Return the text about the Workload of a pod that is gone."""
+    """Return the text about the Workload of a deleted pod."""
     return (
         f"Workload '{key}' is declared finished: its pod is gone, and a pod of its own is not "
         "started again"

@@ -34,7 +34,7 @@ def refusals_text(refusals: Sequence[NodeRefusal]) -> str:
 
 
 def behind_text(refusals: Sequence[NodeRefusal]) -> str:
-    """Return which nodes would have room but for what keeps the pod away; empty without any."""
+    """Return which nodes would have capacity but for what keeps the pod away; empty without any."""
     said = []
     for each in refusals:
         if each.kind is Refused.PORT:
@@ -129,7 +129,7 @@ def _verb(refusal: NodeRefusal, one: bool) -> str:
 
 
 def _with(refusal: NodeRefusal) -> str:
-    """Return what nodes with room have that keeps the pod away."""
+    """Return what nodes with capacity have that keeps the pod away."""
     match refusal.kind:
         case Refused.TAINT:
             return f"with the taint {refusal.subject}, which it does not tolerate"

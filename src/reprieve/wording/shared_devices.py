@@ -20,7 +20,7 @@ _OVER: Final = "NotShared"
 
 
 class SharingReason(StrEnum):
-    """Reasons of the condition while it is True; the first that holds is told."""
+    """Reasons of the condition while it is True; the first that holds is stated."""
 
     SAME_DEVICE = "SameDevice"
     TIME_SLICING = "TimeSlicing"

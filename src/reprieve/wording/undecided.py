@@ -1,4 +1,4 @@
-"""What is told in several planes of work that cannot be decided about, or not be made room for."""
+"""What is reported in several planes of work that cannot be decided about, or not be recorded."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def encode(snapshot: IdleSnapshot, policy: Policy, now: Nanos, records: int = 1)
 
 
 def packed(text: bytes, size: str, records: int = 1, *, leave_out: bool = False) -> dict[str, Any]:
-    """Return the value for `spec.input` that holds `text`, or says that it was too large.
+    """Return the value for `spec.input` that holds `text`, or states that it was too large.
 
     `size`: how large, for people. `leave_out`: do not even try.
     """

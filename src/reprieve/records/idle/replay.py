@@ -50,7 +50,7 @@ class SpoiltInput(ReprieveError):
 
 
 class InputOmitted(ReprieveError):
-    """The decision's input was not stored; the message says why."""
+    """The decision's input was not stored; the message states why."""
 
 
 class Role(StrEnum):

@@ -1,4 +1,4 @@
-"""The story of one preemption, for people: who made way for whom, and why everybody else stayed.
+"""The story of one preemption, for people: the victims, the preemptor, and why all others stayed.
 
 Told from the record alone where its input is not there, and from the decision made again where it
 is. Pure: a record goes in, lines come out. Source: promise "Explained" of the design.
@@ -46,7 +46,7 @@ _LEVELS: Final = {
 
 
 def story(preemption: Preemption, replay: Replay | None, *, everything: bool = False) -> list[str]:
-    """Return the lines; `replay` None tells what stands in the record itself.
+    """Return the lines; `replay` None shows what stands in the record itself.
 
     `everything`: more than fifty victims are named, too, rather than counted.
     """
@@ -156,7 +156,7 @@ def _pod_names(replay: Replay | None) -> dict[str, str]:
 
 
 def level_text(level: str) -> str:
-    """Return what a level of proof says."""
+    """Return what a level of proof means."""
     return _LEVELS.get(level, "a level this version does not know")
 
 

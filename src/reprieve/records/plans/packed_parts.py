@@ -1,4 +1,4 @@
-"""What of a plan's record goes into parts of a bounded size, in which order, and in how few bytes.
+"""What of a plan's record is in parts of a bounded size, in which order, and in how few bytes.
 
 A victim is a line with its name and uid; what victims have in common, be it the reason, the name of
 its subject or what is guarded, is said once in each part, so that each can be read by itself.
@@ -66,7 +66,7 @@ class _Room:
 
 
 class _Content:
-    """What of a spec goes into parts, of at most `size` bytes each."""
+    """What of a spec is in parts, of at most `size` bytes each."""
 
     def __init__(self, spec: PreemptionSpec, name: str, size: int) -> None:
         self._spec = spec
@@ -109,7 +109,7 @@ class _Content:
         return _Room(self._size - len(self._encode(empty)) - names)
 
     def _add(self, room: _Room, victim: Victim, *, whatever: bool = False) -> bool:
-        """Place a victim into the room; return whether there was enough of it."""
+        """Add a victim to the part; return whether there was enough space."""
         root = victim.root
         shared = VictimClass(
             root.api_version,
@@ -167,7 +167,7 @@ class _Content:
         return True
 
     def _guarded(self, room: _Room, victim: Victim) -> VictimGuard | None:
-        """Return the range of guards that ends with a victim that comes into the room next."""
+        """Return the range of guards that ends with a victim that comes into the part next."""
         phases = self._phases.get(victim.subject.uid)
         if phases is None:
             return None
@@ -177,7 +177,7 @@ class _Content:
         return VictimGuard(place, place, phases)
 
     def _fitting(self, rooms: list[_Room], line: str) -> _Room:
-        """Return the room that the line goes into, a new one where the last is full."""
+        """Return the part that the line is added to, a new one where the last is full."""
         cost = len(self._encode(line)) + 1
         if cost > rooms[-1].left:
             rooms.append(self._room())
@@ -205,7 +205,7 @@ def _about_a_victim(guard: Guard, spec: PreemptionSpec) -> bool:
 
 
 def _subject_class(victim: Victim) -> SubjectClass | None:
-    """Return what is said of a victim's subject for all of its class, None for the root itself."""
+    """Return what is stated of a victim's subject for all of its class, None for the root."""
     root, subject = victim.root, victim.subject
     if subject == root:
         return None

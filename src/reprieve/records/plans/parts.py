@@ -1,4 +1,4 @@
-"""A plan of any size in objects of a bounded one: taken apart into a head and parts, put together.
+"""A plan of any size in objects of a bounded one: split into a head and parts, and joined.
 
 The head is the `Preemption`. As long as it is small it holds everything, each victim in full. What
 is larger stands in `PreemptionPart` objects that the head names: the input of the decision in parts
@@ -61,7 +61,7 @@ class PartsMissing(ReprieveError):
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Most bytes of JSON of a spec: of a head, above which it is taken apart, and of a part.
+    """Most bytes of JSON of a spec: of a head, above which it is split, and of a part.
 
     With its metadata and managed fields an object stays below 1 MiB, of 1.5 MiB that etcd takes.
     """

@@ -52,7 +52,7 @@ _MOST_TURNS: Final = 2**31
 
 
 class Head(msgspec.Struct, frozen=True):
-    """A workload that the cycle took from its ClusterQueue.
+    """A workload that the cycle popped from its ClusterQueue.
 
     `scan`: where an earlier scan of its flavors had stopped, by pod set and resource. `preempts`:
     it was waiting for victims of its own. `refused`: why nodes would not have taken it; `proven`:
@@ -147,7 +147,7 @@ def inputs_of(
 
 
 def policy_text(configuration: Configuration, cluster_queue: str) -> str:
-    """Return the text by which a plan's id tells policies apart."""
+    """Return the text by which a plan's id separates policies."""
     return repr(configuration.cluster_queues.get(cluster_queue))
 
 
@@ -226,7 +226,7 @@ def _encoded(
     names: frozenset[str],
     holders: tuple[Workload, ...],
 ) -> dict[str, Any]:
-    """Return the value for `spec.input`; the cycle is over, and its changes are taken back.
+    """Return the value for `spec.input`; the cycle is over, and its changes are undone.
 
     `names`: the ClusterQueues of the tree; `holders`: what held quota in them before. `held_back`:
     who is held back from whom until when, and by which harm budget.

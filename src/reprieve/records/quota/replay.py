@@ -1,4 +1,4 @@
-"""A recorded preemption by quota, decided again: the same plan, and why each went or stayed.
+"""A recorded preemption by quota, decided again: the same plan, and why each was evicted or stayed.
 
 A workload is an answer's subject: the preemptor, another head of the same cycle, or one that held
 quota in the cohort tree. Source: promises "Deterministic" and "Explained" of the design;
@@ -83,14 +83,14 @@ class QuotaReplay:
     who: Preemptor
 
     def plan(self, revision: int) -> Plan | None:
-        """Return the plan, None when nobody is to be evicted; `revision` is that of the record."""
+        """Return the plan, None without victims; `revision` is that of the record."""
         policy = policy_text(self.snapshot.configuration, self.entry.cluster_queue)
         return plan_of(self.entry, self.snapshot.tree, revision, policy)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What nodes said then: why they would not have taken a head, by its key."""
+    """The nodes' answers of then: why they would not have accepted a head, by its key."""
 
     refused: Mapping[str, str]
     proven: frozenset[str]
@@ -107,7 +107,7 @@ class _Told:
         return self.refused[entry.workload.key]
 
     def puts_off(self, entry: Entry) -> str:
-        """Whoever was delayed then is refused for the same reason."""
+        """Heads that were delayed then are refused for the same reason."""
         return ""
 
     def flavor_for(

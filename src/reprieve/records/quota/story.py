@@ -33,7 +33,7 @@ _STAYS: Final = {
 def quota_story(
     preemption: Preemption, replay: QuotaReplay | None, *, everything: bool = False
 ) -> list[str]:
-    """Return the lines; `replay` None tells what stands in the record itself.
+    """Return the lines; `replay` None shows what stands in the record itself.
 
     `everything`: more than fifty victims are named, too, rather than counted.
     """

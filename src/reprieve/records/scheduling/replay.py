@@ -1,4 +1,4 @@
-"""A recorded scheduling decision, made again: the same plan, and why each pod went or stayed.
+"""A recorded scheduling decision, made again: the same plan, and why each pod is in it or not.
 
 A pod is an answer's subject: a member of the preemptor, a victim, a candidate that was reprieved,
 or one that could never be a victim. Source: promises "Deterministic" and "Explained" of the design;
@@ -45,7 +45,7 @@ __all__ = [
 
 
 class PluginMissing(ReprieveError):
-    """A plugin that took part is not installed here."""
+    """A plugin that was part of it is not installed here."""
 
 
 class Part(StrEnum):
@@ -92,7 +92,7 @@ class SchedulingReplay:
 
     @property
     def plan(self) -> Plan | None:
-        """The plan, None when nobody is to be evicted."""
+        """The plan, None without victims."""
         return self.attempt.plan
 
     @property

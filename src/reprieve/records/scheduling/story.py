@@ -32,7 +32,7 @@ __all__ = ["pod_answer_text", "pod_story", "pods_named"]
 def pod_story(
     preemption: Preemption, replay: SchedulingReplay | None, *, everything: bool = False
 ) -> list[str]:
-    """Return the lines; `replay` None tells what stands in the record itself.
+    """Return the lines; `replay` None shows what stands in the record itself.
 
     `everything`: more than fifty members or victims are named, too, rather than counted.
     """

@@ -54,12 +54,12 @@ _CLASSES: Final = (("batch", 100), ("service", 500), ("urgent", 1000))
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast everything goes: 1 as it is, 10 ten times as fast."""
+    """How fast everything runs: 1 as it is, 10 ten times as fast."""
 
     speed: float = 1.0
 
     def seconds(self, seconds: float) -> float:
-        """Return how long so many seconds of the demo take."""
+        """Return how long so many seconds of the demo last."""
         return seconds / self.speed
 
     def text(self, seconds: float) -> str:
@@ -98,7 +98,7 @@ def _nodes() -> Iterator[NodeSpec]:
 
 
 def furniture(pace: Pace) -> Iterator[Object]:
-    """Yield what is there before anybody submits work, in the order in which it is needed."""
+    """Yield what is there before any work is submitted, in the order in which it is needed."""
     opted = {f"{_OPT_IN}enabled": "true", f"{_OPT_IN}grace-period": pace.text(8)}
     for name in (*QUEUED, PLATFORM):
         metadata: Object = {"name": name}
@@ -209,7 +209,7 @@ def gang(name: str, pods: int, gpus: int, lasts: str) -> Iterator[Object]:
 
 
 def notebook(name: str, gpus: int) -> Object:
-    """Return a notebook: a Job whose only pod runs until somebody ends it."""
+    """Return a notebook: a Job whose only pod runs until it is ended."""
     return _job(PLATFORM, name, 1, pod_spec(gpus, "batch"), "", {})
 
 

@@ -1,4 +1,4 @@
-"""Plays the demo until it is cancelled: submits work, ends it, and says what is in progress.
+"""Plays the demo until it is cancelled: submits work, ends it, and reports what is in progress.
 
 The stories come in an order that a seed decides, each of them once in every round. Nothing is
 asserted: a story that takes longer than it may goes on to the next. What is done stays bounded, as
@@ -54,18 +54,18 @@ class Director:
             await put(self.stage.objects, each)
 
     async def end(self, kind: str, namespace: str, name: str) -> None:
-        """Delete an object; one that is gone already is no error."""
+        """Delete an object; one that is deleted already is no error."""
         self._jobs.discard((namespace, name))
         resource = self.stage.objects.resource_named(kind)
         if resource is not None:
             await self.stage.objects.delete(resource, namespace, name)
 
     async def rest(self, seconds: float) -> None:
-        """Let so many seconds of the demo pass."""
+        """Wait for so many seconds of the demo."""
         await self.stage.clock.sleep(round(self.pace.seconds(seconds) * SECOND))
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Return whether something came about within so many seconds, which do not go faster."""
+        """Return whether something came about within so many seconds, which are real time."""
         return bool(await self.stage.observer.until(lambda: True if condition() else None, seconds))
 
     async def run(self, namespace: str, prefix: str, pods: int, seconds: float) -> bool:
@@ -96,7 +96,7 @@ class Director:
         return found
 
     async def lost(self, namespace: str, job: str, seconds: float) -> int | None:
-        """Return the GPU-seconds that a queued job lost, None if that is not told in time."""
+        """Return the GPU-seconds that a queued job lost, None if that is not reported in time."""
         return await self.stage.observer.until(lambda: self._lost(namespace, job), seconds)
 
     def _lost(self, namespace: str, job: str) -> int | None:

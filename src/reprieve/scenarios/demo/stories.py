@@ -35,7 +35,7 @@ _AT_ONCE: Final = 4  # small jobs
 
 
 async def borrow_and_take_back(director: Director) -> None:
-    """A team borrows what two others leave, and one of those takes its own back."""
+    """A team borrows what two others leave, and one of those reclaims its own."""
     borrower, owner = director.random.sample(QUEUED, 2)
     sweeps = [director.numbered("sweep") for _ in range(7)]
     director.say(f"{borrower} submits 7 jobs of 8 GPUs: 20 are its own, 36 it borrows")
@@ -73,7 +73,7 @@ async def a_gang_preempts_and_keeps_a_budget(director: Director) -> None:
 
 
 async def an_idle_notebook_makes_way(director: Director) -> None:
-    """A notebook stops using its GPUs, and is evicted once somebody needs them."""
+    """A notebook stops using its GPUs, and is evicted once a job needs them."""
     for number in range(_NOTEBOOKS):
         name = f"notebook-{number}"
         if not await director.exists(PLATFORM, name):
@@ -109,7 +109,7 @@ async def a_higher_priority_within_a_queue(director: Director) -> None:
 
 
 async def a_training_saves_and_another_loses(director: Director) -> None:
-    """Two trainings are evicted for urgent work; who is told before it loses next to nothing."""
+    """Two trainings are evicted for urgent work; one that got notice loses next to nothing."""
     names = {team: director.numbered("finetune") for team in LABS}
     (told,) = (team for team in LABS if team in SAVING)
     (untold,) = (team for team in LABS if team not in SAVING)

@@ -1,4 +1,4 @@
-"""Trainings of the demo that request notice: they save when they are told, and report it.
+"""Trainings of the demo that request notice: they save on notice, and report it.
 
 The embedded cluster runs no containers. Each running pod with the annotation `reprieve.dev/notice`
 is played here as its container would: it asks the operator over HTTP with the token of its pod,

@@ -1,4 +1,4 @@
-"""Traces of Stanford's Gavel (`*.trace`), whose jobs say how many steps they make, not how long.
+"""Traces of Stanford's Gavel (`*.trace`), whose jobs state how many steps they make, not how long.
 
 A line has cells parted by tabs; the last five are the steps, the scale factor, a weight, an
 objective and the arrival in seconds, the first is the type of the job. The devices are the scale
@@ -71,7 +71,7 @@ def _job(line: str, number: int, rates: Mapping[Any, Any]) -> Job:
 
 
 def _rate(rates: Mapping[Any, Any], kind: str, scale: int) -> float:
-    """Return the steps of a second when no other is on the devices, 0 where it is not said."""
+    """Return the steps of a second when no other is on the devices, 0 where it is not stated."""
     row = rates.get(f"('{kind}', {scale})")
     found = row.get("null") if isinstance(row, Mapping) else None
     if isinstance(found, bool) or not isinstance(found, int | float) or not found > 0:

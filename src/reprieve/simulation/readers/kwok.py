@@ -89,7 +89,7 @@ class _Status(_Struct, frozen=True):
 
 
 class _Change(_Struct, frozen=True):
-    """As much of a pod, or of a patch of one, as says how it stands."""
+    """As much of a pod, or of a patch of one, as states its phase."""
 
     spec: _Spec | None = None
     status: _Status | None = None
@@ -239,7 +239,7 @@ def _documents(path: Path) -> Iterator[Any]:
 
 
 def _check(path: Path, text: bytes) -> None:
-    """Refuse what could end the process when it is taken apart, or fill its memory.
+    """Refuse what could end the process when it is parsed, or fill its memory.
 
     That is nesting without an end, anchors, which make much of little, and tags, which ask for
     values of types that their texts are not.

@@ -1,4 +1,4 @@
-"""What Slurm's accounting says: `sacct -a -P -o JobID,Submit,ElapsedRaw,AllocTRES ...`.
+"""What Slurm's accounting states: `sacct -a -P -o JobID,Submit,ElapsedRaw,AllocTRES ...`.
 
 Cells are parted by `|`. The devices are `gres/gpu=N` of `AllocTRES`, of all kinds together. Steps
 of a job (`JobID` with a dot) are parts of it and no jobs. Instants without a zone count as UTC,

@@ -1,4 +1,4 @@
-"""Which deciders a policy's planes take: the one that a replay asks, and what is inside of it.
+"""Which deciders a policy's planes need: the one that a replay calls, and what is inside of it.
 
 | planes | who is asked |
 |---|---|
@@ -31,7 +31,7 @@ __all__ = ["Deciders", "deciders_of"]
 
 @dataclass(frozen=True, slots=True)
 class Deciders:
-    """Who is asked; `placing`, `joint` and `idle` are those inside of it, None where they are not.
+    """The decider; `placing`, `joint` and `idle` are those inside of it, None where they are not.
 
     `placing` has those that are on nodes or wait for them, `joint` those with quota beside that.
     """

@@ -48,7 +48,7 @@ _CYCLES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """Idle jobs that are preempted for one that waits, or for nobody: then the preemptor is empty.
+    """Idle jobs that are preempted for one that waits, or for none: then the preemptor is empty.
 
     `victims`: each with the rule by which it goes, and what the engine says of it.
     """
@@ -60,7 +60,7 @@ class Reclaim:
 
 @dataclass(frozen=True, slots=True)
 class Reclaims:
-    """What one evaluation of the idle engine decided; `retries`: when it is asked again."""
+    """What one evaluation of the idle engine decided; `retries`: when it is run again."""
 
     plans: tuple[Reclaim, ...]
     retries: frozenset[Nanos] = frozenset()
@@ -81,22 +81,22 @@ class Placements:
 
 
 class Decider(Protocol):
-    """Takes note of what happens, and decides."""
+    """Records what happens, and decides."""
 
     def waits(self, job: Job, number: int, now: Nanos) -> None:
         """Queue a job; `number` is its place in the order of arrivals."""
         ...
 
     def left(self, job: Job) -> None:
-        """Take note that a job holds its devices no more."""
+        """Record that a job holds its devices no more."""
         ...
 
     def retry(self, tenant: str) -> None:
-        """Try a tenant's jobs again: somebody is not spared any more; of all if it is empty."""
+        """Try a tenant's jobs again: a job is not spared any more; of all if it is empty."""
         ...
 
     def borrows(self, entry: Entry) -> bool:
-        """Return whether what was admitted takes more than its tenant's own."""
+        """Return whether what was admitted uses more than its tenant's own."""
         ...
 
     def has_heads(self) -> bool:
@@ -121,7 +121,7 @@ class EngineDecider:
         governor: Governor | None = None,
         domains: Domains = NO_DOMAINS,
     ) -> None:
-        """`saved` tells what a job that runs has saved by then; `domains`: quota comes with places.
+        """`saved` returns what a running job has saved by then; `domains`: quota comes with places.
 
         `runs_at_once`: who is admitted runs; else somebody says so (`started`). `governor`: that of
         all planes, None where this one decides alone.
@@ -164,7 +164,7 @@ class EngineDecider:
         self._queues.flush([tenant])
 
     def borrows(self, entry: Entry) -> bool:
-        """Return what the engine says of it."""
+        """Return what the engine states of it."""
         return entry.level > 0
 
     def holder(self, key: str) -> Holder | None:
@@ -172,7 +172,7 @@ class EngineDecider:
         return self._holdings.holders.get(key)
 
     def started(self, key: str, now: Nanos) -> bool:
-        """Take note that a job with quota runs now, and saves from now on.
+        """Record that a job with quota runs now, and saves from now on.
 
         Return whether others were waiting for that, who are queued again.
         """
@@ -186,7 +186,7 @@ class EngineDecider:
         return self._holdings.all_ready
 
     def stopped(self, key: str) -> None:
-        """Take note that a job with quota does not run any more: no save of it is to be expected.
+        """Record that a job with quota does not run any more: no save of it is to be expected.
 
         What it said of its last one stays, as an annotation does.
         """
@@ -197,7 +197,7 @@ class EngineDecider:
             self._holdings.hold(replace(row, next_checkpoint=None, pods_ready=ready))
 
     def has_heads(self) -> bool:
-        """Return whether anybody is queued."""
+        """Return whether any job is queued."""
         return self._queues.anybody()
 
     @property
@@ -214,12 +214,12 @@ class EngineDecider:
         check: NodeCheck,
         now: Nanos,
     ) -> Release:
-        """Return which of these units of idle work have to go for a job that waits for quota."""
+        """Return which of these units of idle work to evict for a job that waits for quota."""
         standing = Standing(self._holdings, self._queues, nodes, promised, check, now=now)
         return release(standing, key, units)
 
     def decide(self, now: Nanos, check: NodeCheck | None = None) -> Iterator[CycleResult]:
-        """Run cycles until they change nothing; `check` is asked before anybody is preempted.
+        """Run cycles until they change nothing; `check` is called before each preemption.
 
         What follows from somebody leaving at once is decided a nanosecond later: the governor
         counts instants, and turns of a circle that all happened at one would be one.
@@ -243,7 +243,7 @@ class EngineDecider:
                 self.started(entry.workload.key, now)
 
     def _note_saves(self, now: Nanos) -> None:
-        """Let work say what it saved, as it would by its annotations."""
+        """Have work state what it saved, as it would by its annotations."""
         while self._saves and self._saves[0][0] <= now:
             at, key = heappop(self._saves)
             if self._next_save.get(key) == at:

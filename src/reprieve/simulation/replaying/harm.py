@@ -42,7 +42,7 @@ class NodeHarm:
     def __init__(
         self, governor: Governor, plane: str, saved: Callable[[str, Nanos], Saved]
     ) -> None:
-        """`saved` tells what a job saved by then."""
+        """`saved` returns what a job saved by then."""
         self._accounts, self._plane = governor.harm, plane
         self._asking = Asking(governor.harm, plane)
         self._saved = saved
@@ -65,7 +65,7 @@ class NodeHarm:
     def held(
         self, key: str, asks: HarmSide | None, jobs: Candidates, now: Nanos
     ) -> dict[str, BudgetHold]:
-        """Return which jobs budgets spare from another one, by key; it is empty for nobody."""
+        """Return which jobs budgets spare from another one, by key; it is empty for none."""
         return self._asking.held(
             key,
             asks,

@@ -1,4 +1,4 @@
-"""What the idle plane of a replay asks the others: which idle work goes for whom they know.
+"""What the idle plane of a replay queries the others for: which idle work is evicted for whom.
 
 As in an operator with several planes: the quota engine names what holds the quota that a job lacks
 (`engine.quota.release`), the scheduling engine what goes beside victims by priority
@@ -35,7 +35,7 @@ __all__ = ["Unit", "idle_units", "mixtures", "releases"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An idle job that nobody needs; `quota`: it holds some."""
+    """An idle job that no demand needs; `quota`: it holds some."""
 
     row: Workload
     quota: bool
@@ -51,7 +51,7 @@ class Unit:
         return tuple(pod.uid for pod in self.row.pods if pod.live)
 
     def released(self) -> IdleUnit:
-        """Return it as the quota engine is asked about it."""
+        """Return it in the form of the quota engine."""
         held = (str(self.row.key),) if self.quota else ()
         return IdleUnit(self.root, held, self.pods, sum(self.row.gpus.values()))
 
@@ -59,7 +59,7 @@ class Unit:
 def idle_units(
     snapshot: IdleSnapshot, evaluation: Evaluation, joint: JointDecider | None
 ) -> list[Unit]:
-    """Return the idle jobs that nobody needs, oldest idle first."""
+    """Return the idle jobs that no demand needs, oldest idle first."""
     return [
         Unit(row, joint is not None and joint.holds_quota(row.key))
         for row in spare_work(snapshot, evaluation)
@@ -69,7 +69,7 @@ def idle_units(
 def releases(
     snapshot: IdleSnapshot, units: Sequence[Unit], joint: JointDecider, now: Nanos
 ) -> dict[GpuWorkloadKey, Released]:
-    """Return for jobs that wait for quota the idle work that has to go."""
+    """Return for jobs that wait for quota the idle work to evict."""
     promised = _promised(snapshot, joint)
     left = {unit.root: unit for unit in units}
     found: dict[GpuWorkloadKey, Released] = {}
@@ -96,7 +96,7 @@ def mixtures(
     placing: SchedulingDecider,
     now: Nanos,
 ) -> dict[GpuWorkloadKey, Mixed]:
-    """Return for jobs that wait for nodes the idle work that goes beside work of lower priority."""
+    """Return for jobs that wait for nodes the idle work evicted beside work of lower priority."""
     costly = {each.demand.key: each for each in costly_demands(snapshot, evaluation)}
     asked = [*short_demands(snapshot, evaluation), *(each.demand for each in costly.values())]
     demands = [each for each in asked if each.pods]
@@ -119,7 +119,7 @@ def mixtures(
 
 
 def _promised(snapshot: IdleSnapshot, joint: JointDecider) -> list[Promise]:
-    """Return the jobs for whose quota idle work goes already."""
+    """Return the jobs for whose quota idle work is evicted already."""
     rows = {each.key: each for each in snapshot.workloads}
     going: dict[GpuWorkloadKey, list[Unit]] = {}
     for each in snapshot.workloads:

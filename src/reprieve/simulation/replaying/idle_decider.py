@@ -143,7 +143,7 @@ class IdleDecider:
         self._inner.waits(job, number, now)
 
     def left(self, job: Job) -> None:
-        """Take note that a job holds its devices no more."""
+        """Record that a job holds its devices no more."""
         key = key_of(job)
         self._held.pop(key, None)
         self._idle.discard(key)
@@ -154,7 +154,7 @@ class IdleDecider:
         self._inner.left(job)
 
     def shows(self, job: Job, idle: bool, now: Nanos) -> Nanos | None:
-        """Take note that a job uses its devices no more, or again; return when its grace is over.
+        """Record that a job uses its devices no more, or again; return when its grace is over.
 
         None where it does not count as idle.
         """
@@ -183,7 +183,7 @@ class IdleDecider:
         self._inner.retry(tenant)
 
     def borrows(self, entry: Entry) -> bool:
-        """Return what the quota engine says of it."""
+        """Return what the quota engine states of it."""
         return self._inner.borrows(entry)
 
     def has_heads(self) -> bool:
@@ -204,7 +204,7 @@ class IdleDecider:
                 yield Reclaims(plans, frozenset(self._retries))
 
     def _decide_together(self, now: Nanos) -> Iterator[CycleResult | Placements | Reclaims]:
-        """Have the idle engine answer about whoever would preempt, and try those again."""
+        """Have the idle engine answer for would-be preemptors, and try those again."""
         answers = self._answers
         answers.begin(self._idle_pods())
         while True:
@@ -233,7 +233,7 @@ class IdleDecider:
                     self._note_displaced(found, now)
 
     def _note_displaced(self, found: CycleResult | Placements, now: Nanos) -> None:
-        """Take note of who was preempted, by whom."""
+        """Record what was preempted, by which job."""
         if isinstance(found, Placements):
             preempted = {key: [name for name, _ in victims] for key, victims, _ in found.preempted}
         else:
@@ -247,7 +247,7 @@ class IdleDecider:
             self._chains.displaced(now, key, devices, asked=self._answers.decides)
 
     def _note(self, found: Placements, now: Nanos) -> None:
-        """Take note of who runs."""
+        """Record which jobs run."""
         started = {key for key, _ in found.started}
         for job, number, pods in self.placing.placed() if started else ():
             if key_of(job) in started:
@@ -317,7 +317,7 @@ class IdleDecider:
     def _holds(
         self, rows: Sequence[Workload], demands: Sequence[Workload], now: Nanos
     ) -> dict[str, Mapping[Uid, Hold]]:
-        """Return which roots budgets spare from each demand, and from nobody."""
+        """Return which roots budgets spare from each demand, and from none."""
         self._retries.clear()
         if not self._harm:
             return {}
@@ -364,7 +364,7 @@ class IdleDecider:
         return frozenset(pod.uid for key in due for pod in self.placing.pods_of(key))
 
     def _note_going(self) -> None:
-        """Notify the other planes for whom idle work goes."""
+        """Notify the other planes for which demands idle work is evicted."""
         going: dict[str, set[Uid]] = {}
         for key, root in self._claimed.items():
             whom = self._claims[root]
@@ -373,7 +373,7 @@ class IdleDecider:
         self._answers.going = {whom: frozenset(pods) for whom, pods in going.items()}
 
     def _committed(self, plan: Plan, now: Nanos) -> Reclaim:
-        """Mark the victims, and tell them to go."""
+        """Mark the victims, and have them end."""
         demand = "" if plan.preemptor is None else _key(plan.preemptor)
         victims = []
         for victim in plan.victims:
@@ -470,5 +470,5 @@ def _key(of: Reference) -> str:
 
 
 def _is_mixed(plan: Plan) -> bool:
-    """Whether work of lower priority goes beside the victims of a plan."""
+    """Whether work of lower priority is evicted beside the victims of a plan."""
     return any(victim.rule == RULE_BESIDE_PRIORITY for victim in plan.victims)

@@ -78,7 +78,7 @@ def idle_victim(model: WorkModel, life: Life, now: int, why: str) -> IdleVictim:
 
 
 def comes_back(life: Life, until: int) -> None:
-    """Let a job be away until it would have been used again, with its work from then on."""
+    """Keep a job away until it would have been used again, with its work from then on."""
     stretch = idle_stretch(life.doing)
     assert stretch is not None
     begins, ends = stretch

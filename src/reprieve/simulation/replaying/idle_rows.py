@@ -102,7 +102,7 @@ def free_rows(nodes: tuple[int, int], pods: Iterable[PodRow]) -> tuple[NodeRow, 
 
 
 def proof_text(proof: Proof) -> str:
-    """Return what a plan's proof says, in a line."""
+    """Return what a plan's proof states, in a line."""
     if proof.level is ProofLevel.EXEMPT:
         return f"{proof.freed.get(DEVICE, 0)} {DEVICE} come free, for nobody in particular"
     need, free = proof.need.get(DEVICE, 0), proof.free.get(DEVICE, 0)

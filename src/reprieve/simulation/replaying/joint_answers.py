@@ -25,7 +25,7 @@ _NOBODY: Final[frozenset[Uid]] = frozenset()
 
 
 class Answers:
-    """What the idle plane says of each job that waits.
+    """What the idle plane states of each job that waits.
 
     `asked`: of whom it has not said anything yet. `among`: the only pods that may be victims of a
     job. `going`: pods of idle work that goes for a job; `beside`: jobs that preempt others as well.
@@ -48,11 +48,11 @@ class Answers:
         self._declined.clear()
 
     def decline(self, jobs: Iterable[str]) -> None:
-        """Say that nobody idle goes for these, unless somebody does."""
+        """State that no idle work is evicted for these, unless some is."""
         self._declined.update(jobs)
 
     def reopen(self, job: str) -> None:
-        """Take back what was stated of a job: it has its quota now, and lacks something else."""
+        """Undo what was stated of a job: it has its quota now, and lacks something else."""
         self._declined.discard(job)
 
     def forget(self, job: str) -> None:
@@ -62,11 +62,11 @@ class Answers:
 
     @property
     def decides(self) -> bool:
-        """Whether the idle plane has a say in who goes: some work is idle, or goes for it."""
+        """Whether the idle plane decides too: some work is idle, or is evicted for it."""
         return self._idle or bool(self.going)
 
     def puts_off(self, job: str) -> bool:
-        """Whether nobody is preempted for a job yet."""
+        """Whether nothing is preempted for a job yet."""
         if not self.decides:
             return False
         if job in self.going:
@@ -77,7 +77,7 @@ class Answers:
         return True
 
     def waits(self, units: Mapping[str, Unit]) -> PutOff:
-        """Return which jobs preempt nobody on nodes, or not everybody; `units`: by job."""
+        """Return which jobs preempt nothing on nodes, or not everything; `units`: by job."""
         put_off = set()
         without: dict[Unit, frozenset[Uid]] = {}
         for job, unit in units.items():
@@ -103,7 +103,7 @@ class Chains:
     def displaced(
         self, now: Nanos, preemptor: str, victims: Mapping[str, int], *, asked: bool
     ) -> None:
-        """Take note of a preemption; `victims`: with their devices, `asked` as in `Loss`."""
+        """Record a preemption; `victims`: with their devices, `asked` as in `Loss`."""
         depth = self.depth(preemptor, now) if preemptor else 1
         for job, devices in victims.items():
             self._lately(job, now).append(
@@ -113,11 +113,11 @@ class Chains:
             self._taken[preemptor].append((now, sum(victims.values())))
 
     def was_displaced(self, job: str, now: Nanos) -> bool:
-        """Whether a job made room for others within the hour."""
+        """Whether work was displaced for a job within the hour."""
         return job in self._losses and bool(self._lately(job, now))
 
     def debt(self, job: str, now: Nanos) -> Debt | None:
-        """Return what idle work may go for the return of a job."""
+        """Return what idle work may be evicted for the return of a job."""
         return debt(self._losses.get(job, ()), self._taken.get(job, ()), now)
 
     def depth(self, job: str, now: Nanos) -> int:

@@ -54,7 +54,7 @@ _LOOKED_FOR: Final = "It is looked at first whether idle workloads make room"
 
 
 class _Check:
-    """Asks before a job preempts by quota: of idle work first, then of nodes. For one run.
+    """Checks before a job preempts by quota: idle work first, then nodes. For one run.
 
     `refused`: whose queues are to be tried again when nodes come free.
     """
@@ -67,14 +67,14 @@ class _Check:
         self.refused: set[str] = set()
 
     def puts_off(self, entry: Entry) -> str:
-        """Return why an entry preempts nobody yet; empty if it may."""
+        """Return why an entry does not preempt yet; empty if it may."""
         waits = self._answers is not None and self._answers.puts_off(entry.workload.key)
         return _LOOKED_FOR if waits else ""
 
     def refusal(
         self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
     ) -> str:
-        """Return why an entry's targets are not preempted; empty if nodes take its pods."""
+        """Return why an entry's targets are not preempted; empty if nodes fit its pods."""
         if self._proof is None:
             self._proof = self._prove()
             for each in self._promised:
@@ -101,11 +101,11 @@ class _Check:
         holders: Iterable[Holder],
         flavors: Mapping[str, ResourceFlavor],
     ) -> tuple[NodeUse, ...]:
-        """Jobs with places wait until there is room for them."""
+        """Jobs with places wait until nodes fit them."""
         return ()
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
-        """Keep room for an entry that needs nobody evicted."""
+        """Keep capacity for an entry that needs no eviction."""
         if self._proof is not None:
             self._proof.claim(entry, flavors)
         else:
@@ -126,7 +126,7 @@ class JointDecider:
         saved: Callable[[str, Nanos], Saved],
         domains: Domains = NO_DOMAINS,
     ) -> None:
-        """`nodes`: how many, and the devices of each; `saved` tells what a job saved by then."""
+        """`nodes`: how many, and the devices of each; `saved` returns what a job saved by then."""
         governor = governor_of(policy)
         self._quota = EngineDecider(policy, tenants, nodes, saved, False, governor)
         self.placing = SchedulingDecider(policy, nodes, saved, governor, domains)
@@ -148,7 +148,7 @@ class JointDecider:
             self.placing.waits(job, number, now)
 
     def left(self, job: Job) -> None:
-        """Take a job off its nodes; its quota is free unless it keeps it for other nodes."""
+        """Remove a job from its nodes; its quota is free unless it keeps it for other nodes."""
         key = key_of(job)
         if self.placing.is_placed(key):
             self.placing.left(job)
@@ -171,13 +171,13 @@ class JointDecider:
         return self._quota.holder(key_of(job)) is not None
 
     def gives_up(self, job: Job, now: Nanos) -> None:
-        """Take the quota of a job that got no nodes in time, and delete its pods."""
+        """Withdraw the quota of a job that got no nodes in time, and delete its pods."""
         self.placing.stopped(job)
         self._quota.left(job)
         self._unready[key_of(job)] = Eviction(_NOT_READY, now)
 
     def evicted(self, job: Job) -> None:
-        """Take note that a job is told to go and gives its quota back when it has left."""
+        """Record that a job is preempted and releases its quota when it has left."""
         self._quota.stopped(key_of(job))
         self.placing.stopped(job)
 
@@ -189,11 +189,11 @@ class JointDecider:
             self.placing.retry(tenant)
 
     def borrows(self, entry: Entry) -> bool:
-        """Return what the quota engine says of it."""
+        """Return what the quota engine states of it."""
         return self._quota.borrows(entry)
 
     def has_heads(self) -> bool:
-        """Return whether anybody is to be tried, for quota or for nodes."""
+        """Return whether any job is to be tried, for quota or for nodes."""
         return self._quota.has_heads() or self.placing.has_heads()
 
     def decide(self, now: Nanos) -> Iterator[CycleResult | Placements]:
@@ -236,14 +236,14 @@ class JointDecider:
     def release(
         self, key: str, units: Sequence[IdleUnit], promised: Sequence[Promise], now: Nanos
     ) -> Release:
-        """Return which of these units of idle work have to go for a job that waits for quota."""
+        """Return which of these units of idle work to evict for a job that waits for quota."""
         idle = [uid for unit in units for uid in unit.pods]
         proof = self._node_proof(now, reclaimable=idle)
         check = _Check(self._proof, None)
         return self._quota.release(key, units, promised, proof, check, now)
 
     def _proof(self) -> NodeProof:
-        """Return the proof that nodes take a job, with all gone that may go for it on nodes."""
+        """Return the proof that nodes fit a job, without all that may be evicted for it there."""
         idle = self.placing.answers.reclaimable if self.placing.answers is not None else ()
         return self._node_proof(self._quota.at, reclaimable=idle, scheduler_preempts=True)
 

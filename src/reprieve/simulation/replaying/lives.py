@@ -42,7 +42,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class IdleVictim:
-    """Since when it was idle, until when it would have been, and what the engine says of it.
+    """Since when it was idle, until when it would have been, and what the engine states of it.
 
     `ends`: it had nothing left to do; else it comes back at `until`.
     """
@@ -64,7 +64,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A job got its devices; `borrows` says that it took more than its tenant's own.
+    """A job got its devices; `borrows`: it uses more than its tenant's own.
 
     `nodes`: of each of its pods, where jobs are placed on nodes. Where it got quota before, that
     says whether it borrows.
@@ -88,7 +88,7 @@ class Unready:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Jobs are preempted for another one; `why` is what the engine says about that one.
+    """Jobs are preempted for another one; `why` is what the engine states about that one.
 
     `plane` is whose decision it is where several decide, else empty. For nobody in particular, by
     the idle plane, the preemptor is empty. `proof` is why that one fits, where that is no text.

@@ -1,4 +1,4 @@
-"""Whether a replay still comes to an end; one that does not is stopped, and says who goes round.
+"""Whether a replay still ends; one that does not is stopped, and names the loop.
 
 Decisions follow each other at one instant only while they change something, and a job makes way
 again only for somebody who can use its room. Neither bounds how often: with a guard against loops

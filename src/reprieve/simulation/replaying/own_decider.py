@@ -58,7 +58,7 @@ _WHY: Final = "by order of the policy"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a replay knows of a job: how often it made way, and what doing so now would undo."""
+    """What a replay knows of a job: how often it was preempted, and what that would undo now."""
 
     displaced: int
     lost: int
@@ -72,7 +72,7 @@ class _Waiting:
 
 
 class OwnDecider:
-    """A decider that asks a policy."""
+    """A decider that runs a policy."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class OwnDecider:
         self._changed = True
 
     def retry(self, tenant: str) -> None:
-        """Do nothing: nobody is spared for a time."""
+        """Do nothing: no job is spared for a time."""
 
     def borrows(self, entry: Entry) -> bool:
         """Return whether its tenant uses more than its own by now."""
@@ -127,7 +127,7 @@ class OwnDecider:
         return self._changed and bool(self._waiting or self._claims)
 
     def decide(self, now: Nanos) -> Iterator[CycleResult]:
-        """Ask until nothing changes."""
+        """Run until nothing changes."""
         if now != self._at:
             self._at = now
             self._made_way.clear()
@@ -181,7 +181,7 @@ class OwnDecider:
         )
 
     def _preempting(self, head: Head, row: _Waiting, now: Nanos) -> Entry | None:
-        """Return whom the policy displaces for a head; None where that is nobody, or no help."""
+        """Return what the policy displaces for a head; None where that is nothing, or no help."""
         snapshot, tree = self._later(), self._holdings.tree
         if self._fits(row, snapshot):
             return None  # it will, when those have left who make way already
@@ -251,7 +251,7 @@ class OwnDecider:
         return fits(tree, usage, path, ((_COLUMN, row.job.devices),), True)
 
     def _later(self) -> Snapshot:
-        """Return what will be held when those have left who make way, and preemptors have come."""
+        """Return what will be held when victims have left, and preemptors have come."""
         snapshot = self._holdings.snapshot()
         if not self._claims:
             return snapshot

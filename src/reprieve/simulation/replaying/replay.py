@@ -217,7 +217,7 @@ class _Replay:
         return replace(found, terms=terms) if terms.time else found
 
     def _told(self, preemptor: str, going: Iterable[str], now: int) -> Mapping[str, int]:
-        """Return for how long jobs are told that are preempted for one, by their keys."""
+        """Return the notices of jobs that are preempted for one, by their keys."""
         who = self.lives[self.numbers[preemptor]].job if preemptor else None
         priority, victims = None if who is None else who.priority or 0, {}
         for key in going:
@@ -266,7 +266,7 @@ class _Replay:
             self._add(at, Kind.UNREADY, number, life.spell)
 
     def _give_up(self, now: Nanos, number: int, joint: JointDecider) -> None:
-        """Take quota from a job that got no nodes in time, and queue it again later."""
+        """Withdraw quota from a job that got no nodes in time, and queue it again later."""
         life, rules = self.lives[number], self.policy.pods_ready
         assert rules is not None, "else nobody is waited for"
         life.spell += 1
@@ -279,7 +279,7 @@ class _Replay:
         self.result.decisions.append(Unready(now, key_of(life.job), again))
 
     def _look_at_use(self, now: Nanos, kind: Kind, number: int, runs: int) -> None:
-        """Tell the idle plane that a job uses its devices no more or again, or was idle so long."""
+        """Report to the idle plane that a job uses its devices no more or again, or since when."""
         life = self.lives[number]
         if self.idle is None or runs != life.displaced or life.run is None:
             return
@@ -382,7 +382,7 @@ class _Replay:
         self.result.decisions.append(Preempted(now, preemptor, tuple(victims), why, said))
 
     def _reclaim(self, now: Nanos, plan: Reclaim) -> None:
-        """Let idle jobs go: those that have nothing left to do end, the others come back later."""
+        """Evict idle jobs: those that have nothing left to do end, the others come back later."""
         victims = []
         for key, rule, why in plan.victims:
             number = self.numbers[key]

@@ -103,7 +103,7 @@ class SchedulingDecider:
         governor: Governor | None = None,
         domains: Domains = NO_DOMAINS,
     ) -> None:
-        """`nodes`: how many, and the devices of each; `saved` tells what a job saved by then.
+        """`nodes`: how many, and the devices of each; `saved` returns what a job saved by then.
 
         `governor`: that of all planes, None where this one decides alone.
         """
@@ -149,13 +149,13 @@ class SchedulingDecider:
         self._ready.add(key)
 
     def left(self, job: Job) -> None:
-        """Take a job off its nodes; whoever waits may fit now."""
+        """Remove a job from its nodes; waiting ones may fit now."""
         self._forget(self._running.pop(key_of(job)))
         self._going.discard(key_of(job))
         self._free += job.devices
 
     def stopped(self, job: Job) -> None:
-        """Delete the pods of a job: those that run go in their time, the others at once."""
+        """Delete the pods of a job: those that run end in their time, the others at once."""
         gang = self._running.get(key_of(job))
         if gang is None:
             self._forget(self._waiting.pop(key_of(job)))
@@ -191,7 +191,7 @@ class SchedulingDecider:
         return key in self._running
 
     def retry(self, tenant: str) -> None:
-        """Try all again: a harm budget does not spare somebody any more."""
+        """Try all again: a harm budget does not spare a job any more."""
         self._ready.update(self._waiting)
 
     def activate(self, jobs: Collection[str]) -> None:
@@ -203,7 +203,7 @@ class SchedulingDecider:
         return self._cluster.snapshot()
 
     def refusal(self, job: str, gone: Collection[Uid], idle: Collection[Uid], now: Nanos) -> str:
-        """Return why a job would not be placed once others are gone; empty if it would.
+        """Return why a job would not be placed without others; empty if it would.
 
         Where fewer of the pods of idle work have to go by priority, they alone may.
         """
@@ -233,7 +233,7 @@ class SchedulingDecider:
     def mixture(
         self, job: str, idle: Sequence[IdlePods], now: Nanos, most: int = 0
     ) -> Mixture | None:
-        """Return which idle work has to go for a job beside victims by priority, if that helps."""
+        """Return which idle work to evict for a job beside victims by priority, if that helps."""
         progress = self._cluster.progress
         asked = (progress.helped, progress.joined, tuple(idle), most)
         if job not in self._waiting or self._fruitless.get(job) == asked:
@@ -251,15 +251,15 @@ class SchedulingDecider:
         return Session(snapshot, self._policy, now=seconds, waits=waits, holds=holds)
 
     def borrows(self, entry: Entry) -> bool:
-        """Tell that nobody does: there are no quotas."""
+        """Report that none does: there are no quotas."""
         return False
 
     def has_heads(self) -> bool:
-        """Return whether somebody is to be tried."""
+        """Return whether any job is to be tried."""
         return bool(self._ready)
 
     def decide(self, now: Nanos) -> Iterator[Placements]:
-        """Try who is ready, the first first, until nobody is."""
+        """Try those that are ready, the first first, until none is."""
         if self._policy.harm_order:
             self._note_saves(now)
         self._let_go.clear()
@@ -360,7 +360,7 @@ class SchedulingDecider:
         return NOBODY_PUT_OFF if self.answers is None else self.answers.waits(units)
 
     def _note_answer(self, gang: _Gang, attempt: Attempt) -> None:
-        """Forget what the idle plane said of a gang once it is placed, or has its victims."""
+        """Forget what the idle plane stated of a gang once it is placed, or has its victims."""
         key, answers = key_of(gang.job), self.answers
         if answers is None:
             return
@@ -445,7 +445,7 @@ class SchedulingDecider:
         return replace(pod, version=self._next(), nominated=node)
 
     def _forget(self, gang: _Gang) -> None:
-        """Take pods and group out of the cluster; others may fit where they were, or would be."""
+        """Remove pods and group from the cluster; others may fit where they were, or would be."""
         group = gang.group
         self._cluster.apply(
             [
@@ -463,7 +463,7 @@ class SchedulingDecider:
             del self._widths[devices]
 
     def _note_saves(self, now: Nanos) -> None:
-        """Let jobs say up to when they are saved, as they would by an annotation of the group."""
+        """Have jobs state up to when they are saved, as by an annotation of the group."""
         changed: list[Change] = []
         for key, gang in self._running.items():
             saved = self._saved(key, now)

@@ -1,4 +1,4 @@
-"""Notice in a replay: which jobs are told before they are preempted, and with what credit.
+"""Notice in a replay: which jobs get it before they are preempted, and with what credit.
 
 A study draws which jobs ask (`work.notice: {time: 5m, share: 0.6}`) where the trace does not say
 so; a policy allows it by the operator's own key (`quota.notice`, `scheduling.notice`). A job that
@@ -52,7 +52,7 @@ class ToldJobs:
         self._histories: dict[str, History] = {}
 
     def terms(self, job: Job, save: int, now: int, priority: int | None = None) -> Terms:
-        """Return what a job would be granted; `save`: how long its save takes.
+        """Return what a job would be granted; `save`: how long its save lasts.
 
         `priority` of the preemptor, None for one that waits for the default patience.
         """
@@ -65,7 +65,7 @@ class ToldJobs:
         return Terms(grant.time, save, credit=history.credit(now))
 
     def told(self, victims: Mapping[str, AtStake], preemptor: Job | None) -> Mapping[str, int]:
-        """Return for how long each victim of a plan is told, by its key; who is not, goes now."""
+        """Return the notice of each victim of a plan, by its key; one without is evicted now."""
         units: Sequence[AtStake] = tuple(victims.values())
         tells = [each.terms.time > 0 for each in units]
         if self._harm_order:
@@ -77,6 +77,6 @@ class ToldJobs:
         }
 
     def ended(self, job: Job, *, saved: bool) -> None:
-        """Take note of how a notice ended."""
+        """Record how a notice ended."""
         key = key_of(job)
         self._histories[key] = self._histories.get(key, NO_HISTORY).ended(saved=saved)

@@ -82,21 +82,21 @@ class WorkModel(Protocol):
         ...
 
     def displaced(self, job: Job, run: Run, now: int, notice: int = 0) -> Displaced:
-        """Return what displacing the run now leaves; `notice`: for how long it is told."""
+        """Return what displacing the run now leaves; `notice`: its notice."""
         ...
 
     def save_time(self, job: Job) -> int:
-        """Return how long a save of the job takes, 0 where it saves nothing when it is told."""
+        """Return how long a save of the job lasts, 0 where it saves nothing on notice."""
         ...
 
     def saved(self, job: Job, run: Run, now: int) -> Saved:
-        """Return what the run can say of its saves."""
+        """Return what the run can state of its saves."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """The model above; what a job says of itself goes first. `checkpoint` 0 never saves."""
+    """The model above; what a job states of itself has precedence. `checkpoint` 0 never saves."""
 
     checkpoint: int = 0
     save: int = 0
@@ -113,14 +113,14 @@ class Checkpointing:
         return min(now - run.started, self._restart(job, run))
 
     def save_time(self, job: Job) -> int:
-        """Return how long a save of the job takes, 0 where it saves nothing when it is told."""
+        """Return how long a save of the job lasts, 0 where it saves nothing on notice."""
         return self.save if job.save is None else job.save
 
     def _saves_within(self, job: Job, time: int) -> bool:
         return 0 < self.save_time(job) <= time
 
     def displaced(self, job: Job, run: Run, now: int, notice: int = 0) -> Displaced:
-        """Return what displacing the run now leaves; `notice`: for how long it is told."""
+        """Return what displacing the run now leaves; `notice`: its notice."""
         if notice and not self._saves_within(job, notice):
             return self.displaced(job, run, min(now + notice, self.finishes(job, run)))
         idle = self.idle(job, run, now)
@@ -137,7 +137,7 @@ class Checkpointing:
         return Displaced(now + self.evict, run.kept + saved, lost, idle + self.evict)
 
     def saved(self, job: Job, run: Run, now: int) -> Saved:
-        """Return what the run can say of its saves."""
+        """Return what the run can state of its saves."""
         checkpoint = self.checkpoint if job.checkpoint is None else job.checkpoint
         if not checkpoint:
             return Saved()

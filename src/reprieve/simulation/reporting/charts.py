@@ -92,7 +92,7 @@ def time_lines(lines: Sequence[Line], end_s: float, top: float, title: str) -> s
 
 
 def _axes(across: str, upward: str) -> list[str]:
-    """Return the titles of both axes: below the middle, and above the axis that goes upwards."""
+    """Return the titles of both axes: below the middle, and above the axis that points upwards."""
     middle = _LEFT + (_WIDTH - _LEFT - _RIGHT) / 2
     return [
         _label(middle, _HEIGHT - 5, across, "middle", "axis"),

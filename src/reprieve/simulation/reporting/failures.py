@@ -1,4 +1,4 @@
-"""What is told of runs that failed: each reason once, with the runs that it ended.
+"""What is reported of runs that failed: each reason once, with the runs that it ended.
 
 A trace that cannot be read fails under every policy, seed and load that it was to be replayed with,
 for one reason. Where the runs of a reason are all combinations of some seeds, loads and policies of

@@ -1,4 +1,4 @@
-"""The frame of `report.html`: its style in both themes, and the script that tells stories.
+"""The frame of `report.html`: its style in both themes, and the script that shows stories.
 
 Nothing is loaded from anywhere. Without the script everything but the stories, and the choice of
 the policy with the accent, is there.

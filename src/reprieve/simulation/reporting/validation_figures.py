@@ -79,7 +79,7 @@ def validation_section(validation: Validation | None, version: str) -> Iterator[
 
 
 def _name(name: str) -> str:
-    """Return the name of a figure as text; what ends in `_percent` or `_s` says its unit so."""
+    """Return the name of a figure as text; the unit of `_percent` and `_s` is stated as such."""
     for ending, unit in (("_percent", " (%)"), ("_s", " (s)")):
         if name.endswith(ending):
             return name.removesuffix(ending).replace("_", " ") + unit

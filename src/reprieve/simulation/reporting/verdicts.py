@@ -86,7 +86,7 @@ def _share(found: Found) -> float | None:
 
 
 def is_clear(change: Estimate) -> bool:
-    """Return whether the interval of a difference has no 0 in it, of runs enough to say so."""
+    """Return whether the interval of a difference has no 0 in it, of runs enough to state so."""
     if change.runs < FEWEST_FOR_A_STAR or change.low is None or change.high is None:
         return False
     return change.low > 0 or change.high < 0

@@ -42,7 +42,7 @@ class History:
 
     @property
     def newest(self) -> Nanos | None:
-        """When the last sample was taken."""
+        """When the last sample was made."""
         return self._tiers.newest
 
     @property

@@ -46,7 +46,7 @@ class UnitRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from the others of an instant."""
+        """What separates it from the others of an instant."""
         return self.unit, self.resource
 
 

@@ -1,4 +1,4 @@
-"""Take a sample of a mirror: what each unit holds and waits for, and who was evicted since.
+"""Make a sample of a mirror: what each unit holds and waits for, and what was evicted since.
 
 GPUs are sampled; where no work and no node has any, what the page counts by itself. An eviction is
 counted by the sample after which its record says so, whenever that is, and once: what was out of
@@ -124,7 +124,7 @@ def _first(resource: str) -> tuple[int, str]:
 
 
 async def keep_sampling(mirror: Mirror, clock: Clock) -> None:
-    """Take a sample at once and then at regular times, until cancelled."""
+    """Make a sample at once and then at regular times, until cancelled."""
     history = mirror.history
     counted = Counted(history.newest or Nanos(clock.wall() - history.every))
     while True:

@@ -38,7 +38,7 @@ class Tiers:
 
     @property
     def newest(self) -> Nanos | None:
-        """When the last sample was taken."""
+        """When the last sample was made."""
         return Nanos(self._kept[0][-1].at) if self._kept[0] else None
 
     def add(self, sample: Sample, tier: int = 0) -> None:

@@ -82,7 +82,7 @@ def begun(page: Page) -> State:
 
 
 def advanced(state: State, page: Page) -> tuple[State, Difference | None]:
-    """Return the state that holds `page`, and how it differs; None where only a snapshot tells."""
+    """Return the state that holds `page`, and how it differs; None where only a snapshot has it."""
     if not _same_shape(state, page):
         return begun(page), None
     values = {name: _ENCODER.encode(value) for name, value in page.values.items()}

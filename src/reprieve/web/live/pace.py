@@ -35,5 +35,5 @@ class Pace:
         return min(max(int(self._cost * _SHARE), SHORTEST), LONGEST)
 
     def took(self, nanoseconds: int) -> None:
-        """Note what the last round took."""
+        """Record the duration of the last round."""
         self._cost += (nanoseconds - self._cost) * _SMOOTHING

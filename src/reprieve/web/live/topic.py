@@ -28,7 +28,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class Position(NamedTuple):
-    """Up to where a reader was told."""
+    """Up to where a reader has read."""
 
     epoch: str
     sequence: int
@@ -154,7 +154,7 @@ class Topic:
 
 
 def read_position(text: str | None) -> Position | None:
-    """Return what a reader says that it has; None where it states nothing that can be read."""
+    """Return what a reader states that it has; None where it states nothing that can be read."""
     epoch, _, written = (text or "").rpartition(".")
     sequence = integer_or_none(written, 0, INT64[1])
     return None if sequence is None or not epoch else Position(epoch, sequence)

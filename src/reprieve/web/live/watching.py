@@ -1,4 +1,4 @@
-"""The topics that somebody watches, made again when the cluster changed, and who is told.
+"""The watched topics, made again when the cluster changed, and their readers.
 
 One task makes all watched pages, in rounds, at the pace that their making allows; a topic that
 nobody watches costs nothing, and is forgotten when its differences are too old to be of use. A
@@ -66,7 +66,7 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A page with its parameters, as seen with somebody's rights."""
+    """A page with its parameters, as seen with a user's rights."""
 
     page: str
     parameters: tuple[tuple[str, tuple[str, ...]], ...]
@@ -208,7 +208,7 @@ class Watching:
         return watched.topic
 
     def _present(self, key: Key) -> _Watched:
-        """Return the topic; up to date, where nobody watches it and nothing makes it again."""
+        """Return the topic; up to date, where it is not watched and nothing makes it again."""
         watched = self._topics.get(key)
         if watched is not None and not watched.ended:
             if not watched.streams and self._stale(watched):
@@ -248,7 +248,7 @@ class Watching:
         return self._clock.monotonic() - watched.made >= QUIET
 
     async def _news(self, watched: _Watched) -> None:
-        """Return at the next news, or when it is time to say that somebody is still here."""
+        """Return at the next news, or when it is time to report that the stream is alive."""
         await _within(watched.news.wait(), _BEAT)
 
     async def _change(self, version: int) -> None:

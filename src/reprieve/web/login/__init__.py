@@ -1,1 +1,1 @@
-"""Who looks at the page in the cluster, and what they may see: asked of the API server."""
+"""Who looks at the page in the cluster, and what they may see: queried of the API server."""

@@ -1,4 +1,4 @@
-"""How often an address may be wrong: ten credentials in a minute that are nobody's.
+"""How often an address may be wrong: ten unknown credentials in a minute.
 
 Only questions that the API server would have to be asked count, so that who is known already is
 never kept out by a neighbour. An IPv6 address counts with its network of 64 bits, of which one
@@ -62,7 +62,7 @@ class Attempts:
 
 
 def address_of(peer: str | None, forwarded: str, proxies: Sequence[Network]) -> str:
-    """Return who asks, as far as that is to be believed.
+    """Return the user, as far as that is to be believed.
 
     Args:
         peer: who opened the connection.

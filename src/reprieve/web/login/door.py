@@ -33,7 +33,7 @@ _NAMING: Final = ("ns", "namespace")
 
 
 class ClusterDoor:
-    """Lets in whom the API server knows.
+    """Admits users whom the API server knows.
 
     Args:
         tokens: whose they are.

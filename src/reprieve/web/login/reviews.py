@@ -29,14 +29,14 @@ _AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user as the API server knows them; `attributes` go into its questions as they came."""
+    """A user as the API server knows them; `attributes` are sent in its reviews as they came."""
 
     name: str
     attributes: bytes
 
     @property
     def key(self) -> bytes:
-        """What tells users apart, groups and all."""
+        """What separates users, groups and all."""
         return hashlib.sha256(self.attributes).digest()
 
 
@@ -54,7 +54,7 @@ class Reviews:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def identity(self, token: str) -> Identity | None:
-        """Return whose token this is, None where it is nobody's or was not made for us.
+        """Return whose token this is, None where it is of no user or was not made for us.
 
         Raises:
             Unverified: the API server does not say.
@@ -74,7 +74,7 @@ class Reviews:
         return Identity(user["username"], msgspec.json.encode(attributes))
 
     async def may_list_pods(self, identity: Identity, namespace: str) -> bool:
-        """Return whether somebody may list pods in a namespace, in all of them where it is empty.
+        """Return whether a user may list pods in a namespace, in all of them where it is empty.
 
         Raises:
             Unverified: the API server does not say.
@@ -100,5 +100,5 @@ class Reviews:
 
 
 def _why(error: Exception) -> str:
-    """Return the kind of an error: what the server says of it may name what is asked about."""
+    """Return the kind of an error: the server's text about it may name the queried object."""
     return type(error).__name__

@@ -1,4 +1,4 @@
-"""What somebody may see, asked and never enumerated.
+"""What a user may see, queried and never enumerated.
 
 Who may list pods in all namespaces sees everything. Anybody else sees the namespaces that they
 named, at most 50, of which each is asked about once: as many as are named, and not as many as the
@@ -59,7 +59,7 @@ class Rights:
     async def viewer(
         self, identity: Identity, named: Iterable[str], *, anew: bool = False
     ) -> Viewer:
-        """Return what somebody may see of what they name, or have named before.
+        """Return what a user may see of what they name, or have named before.
 
         `anew`: with answers that are at most a few seconds old.
 

@@ -1,4 +1,4 @@
-"""Whose token is this, remembered: 60 s who somebody is, 5 s that a token is nobody's.
+"""Whose token is this, remembered: 60 s who a user is, 5 s that a token is of no user.
 
 Tokens are known by their digest alone. Questions about one token are asked once, however many wait
 for the answer; of all answers only the last ones are kept, since everybody can invent tokens.
@@ -54,7 +54,7 @@ class Tokens:
         return True, found.identity
 
     async def identity(self, token: str, *, anew: bool = False) -> Identity | None:
-        """Return whose token this is, None where it is nobody's.
+        """Return whose token this is, None where it is of no user.
 
         Raises:
             Unverified: the API server does not say.

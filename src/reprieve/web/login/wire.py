@@ -1,4 +1,4 @@
-"""The only way from `reprieve web` to the API server: it reads, and asks who may do what.
+"""The only way from `reprieve web` to the API server: it reads, and queries who may do what.
 
 It carries GET, and POST of the two questions that change nothing: whose token this is (TokenReview)
 and what a user may do (SubjectAccessReview). Everything else is refused before it is sent, so that

@@ -52,7 +52,7 @@ class LeaseRecord:
     duration: int
 
     def is_held(self, at: Nanos) -> bool:
-        """Return whether somebody leads, by the times that he wrote."""
+        """Return whether a process leads, by the times that it wrote."""
         return bool(self.holder) and self.renewed is not None and at < self.renewed + self.duration
 
 

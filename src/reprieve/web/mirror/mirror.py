@@ -1,4 +1,4 @@
-"""The mirror: what the API server holds, as far as the page tells of it, and what changed.
+"""The mirror: what the API server holds, as far as the page shows it, and what changed.
 
 Each kind is listed and watched once. A kind that may not be listed cluster-wide is watched in the
 namespaces that were named; what cannot be seen is known, so that the page can say so. `version`
@@ -78,7 +78,7 @@ def _nodes_of(pod: PodRecord) -> tuple[str, ...]:
 
 
 class Mirror:
-    """Caches of all kinds that the page tells of, fed by reflectors (`watches`).
+    """Caches of all kinds that the page shows, fed by reflectors (`watches`).
 
     Attributes:
         version: grows with every batch of changes.
@@ -151,7 +151,7 @@ class Mirror:
         self.leases.subscribe(self._lease_changed, lambda: None)
 
     def touch(self) -> None:
-        """Tell that there is something new that stands in no cache."""
+        """Report that there is something new that stands in no cache."""
         self._settled()
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:

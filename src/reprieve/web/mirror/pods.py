@@ -50,7 +50,7 @@ class PodState(enum.StrEnum):
 
     @property
     def holds(self) -> bool:
-        """Whether its requests are taken from its node."""
+        """Whether its requests are subtracted from its node."""
         return self in (PodState.STARTING, PodState.RUNNING, PodState.LEAVING)
 
     @property

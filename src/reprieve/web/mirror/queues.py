@@ -303,7 +303,7 @@ def _turns(workload: kueue.Workload) -> Iterator[tuple[str, Nanos]]:
 
 
 def _told(workload: kueue.Workload) -> dict[str, Any]:
-    """Return those fields of a Workload that tell why it waits."""
+    """Return those fields of a Workload that state why it waits."""
     status = workload.status
     return {
         "metadata": {"creationTimestamp": workload.metadata.creation_timestamp},

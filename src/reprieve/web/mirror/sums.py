@@ -1,4 +1,4 @@
-"""What each unit and each node holds, waits for and gives up: sums over pods, made when asked.
+"""What each unit and each node holds, waits for and frees: sums over pods, made on request.
 
 A change of a pod makes the sums of its unit and its node stale, and nothing else: fifty thousand
 pods are added up once, at the start.

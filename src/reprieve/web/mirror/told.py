@@ -1,4 +1,4 @@
-"""What was told of work: idle GPUs, why it waits, plans that made room, and who was preempted."""
+"""What was reported of work: idle GPUs, why it waits, plans and their victims."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LONGEST_NOTE: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class IdleRecord:
-    """A GpuWorkload; `pods` are the names of its pods, `since` is when it went idle."""
+    """A GpuWorkload; `pods` are the names of its pods, `since` is when it became idle."""
 
     uid: str
     namespace: str
@@ -129,7 +129,7 @@ class DisruptionRecord:
 
 @dataclass(frozen=True, slots=True)
 class NoticeRecord:
-    """Work that was told that it is evicted, and what it answered."""
+    """Work that got notice of its eviction, and what it answered."""
 
     uid: str
     namespace: str

@@ -76,7 +76,7 @@ def whole(resource: str, amount: int) -> int | float:
 
 
 def rank_of(resource: str) -> int:
-    """Return what is told first of several resources: GPUs, other devices, cpu."""
+    """Return what is shown first of several resources: GPUs, other devices, cpu."""
     return 0 if is_gpu(resource, DEFAULT_VENDORS) else 2 if "/" not in resource else 1
 
 

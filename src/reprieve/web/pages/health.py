@@ -142,7 +142,7 @@ def _open(mirror: Mirror, viewer: Viewer, found: list[PreemptionRecord]) -> _Row
 
 
 def _loops(mirror: Mirror, viewer: Viewer, at: Nanos) -> _Rows:
-    """Yield loops in which somebody is held; for who sees all of their members."""
+    """Yield loops in which a lineage is held; for viewers that see all of their members."""
     for loop in loops_of((each.record for each in mirror.preemptions), at):
         if not all(viewer.sees(each.namespace) for each in loop.members):
             continue
@@ -169,7 +169,7 @@ def _loops(mirror: Mirror, viewer: Viewer, at: Nanos) -> _Rows:
 
 
 def _faults(mirror: Mirror, viewer: Viewer, day: list[PreemptionRecord]) -> _Rows:
-    """Yield what went wrong with preemptions of the last day, and queues that cannot admit."""
+    """Yield preemptions of the last day that failed, and queues that cannot admit."""
     for each in sorted(day, key=lambda each: each.decided, reverse=True)[:_MOST]:
         address = address_of(each.record, viewer)
         at = seconds(each.finished or each.decided)

@@ -36,7 +36,7 @@ class _Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a viewer may be told: use and nominal quota by queue and resource, nodes by resource."""
+    """What a viewer may see: use and nominal quota by queue and resource, nodes by resource."""
 
     uses: Mapping[tuple[str, str], tuple[int, int]]
     nodes: Mapping[str, _Nodes]

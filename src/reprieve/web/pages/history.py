@@ -158,7 +158,7 @@ def _naming(viewer: Viewer, asked: Asked, by: str) -> Callable[[Team], str | Non
 def _points(
     samples: Sequence[tuple[Sample, list[float]]], ends: Sequence[Nanos], step: int, measure: str
 ) -> list[float | None]:
-    """Return a mean or a sum for each step; None where no sample tells of it."""
+    """Return a mean or a sum for each step; None where no sample has it."""
     index = _MEASURES.index(measure)
     sums, covered = [0.0] * len(ends), [0] * len(ends)
     start = ends[0] - step

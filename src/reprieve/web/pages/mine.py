@@ -1,4 +1,4 @@
-"""The page My work: what a tenant asks first, from the objects of his namespaces alone.
+"""The page My work: what a tenant needs first, from the objects of his namespaces alone.
 
 Table `queues`, a row for each LocalQueue, flavor and resource: queue, namespace, clusterQueue,
 flavor, resource, used, reserved (with what waits for checks), nominal (of its ClusterQueue, where
@@ -187,7 +187,7 @@ def _queues(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[tuple[str,
 
 
 def _nominal(mirror: Mirror, viewer: Viewer, door: LocalQueueRecord) -> dict[tuple[str, str], int]:
-    """Return the quota of a ClusterQueue that nobody but the viewer uses."""
+    """Return the quota of a ClusterQueue that only the viewer uses."""
     queue = mirror.cluster_queues.named("", door.cluster_queue)
     alike = [each for each in mirror.local_queues if each.cluster_queue == door.cluster_queue]
     if queue is None or not all(viewer.sees(each.namespace) for each in alike):

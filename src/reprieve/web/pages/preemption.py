@@ -1,4 +1,4 @@
-"""The page of one preemption: what was needed and taken, who made way, who was spared, the proof.
+"""The page of one preemption: what was needed and used, the victims, the reprieved, the proof.
 
 Parameter `name`: of the record, or its plan's id. Values: `address`, `record`, `plan`, `plane`,
 `attempt`, `dryRun`, `state`, `reason`, `decided`, `started`, `finished`, `preemptor`, `need`,
@@ -112,7 +112,7 @@ _TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Telling:
-    """One record, as it is told to one viewer."""
+    """One record, as it is shown to one viewer."""
 
     record: Preemption
     units: list[VictimUnit]
@@ -250,7 +250,7 @@ def _totals(telling: _Telling) -> dict[str, Any]:
 
 
 def _decision(telling: _Telling) -> dict[str, Any]:
-    """Return what was needed, what was proven, and what deciding again says."""
+    """Return what was needed, what was proven, and the result of deciding again."""
     spec, judgement = telling.record.spec, telling.judgement
     need = need_of(spec.plane, spec.proof)
     again = Again.PENDING if judgement is None else judgement.again
@@ -287,7 +287,7 @@ def _decision(telling: _Telling) -> dict[str, Any]:
 
 
 def _put_back(telling: _Telling) -> int | None:
-    """Return how many were put back; what the record does not count is counted again."""
+    """Return how many were reprieved; what the record does not count is counted again."""
     reprieved = telling.record.spec.reprieved
     if reprieved or telling.record.spec.plane != Plane.QUOTA:
         return sum(reprieved.values())
@@ -322,7 +322,7 @@ def _made_way(telling: _Telling) -> Iterator[tuple[str, tuple[Cell, ...]]]:
 
 
 def _nodes(telling: _Telling, unit: VictimUnit) -> str:
-    """Return where a unit ran, as far as the decision's input says it."""
+    """Return where a unit ran, as far as the decision's input states it."""
     found = (telling.candidates.get(uid) for uid in unit.roots)
     return listed(each.node for each in found if each is not None and each.node)
 

@@ -165,7 +165,7 @@ def _row(
     told: str,
     former: Sequence[PreemptionRecord] = (),
 ) -> _Row:
-    """Return one row; `told`: for whom it was, as a Disruption of the viewer's tells it.
+    """Return one row; `told`: its preemptor, as a Disruption of the viewer's states it.
 
     `former`: the records of earlier stages of its demand, whose victims are counted with its own.
     """

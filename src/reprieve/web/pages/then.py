@@ -70,7 +70,7 @@ def holders_then(
 def waiters_then(
     moment: Moment, viewer: Viewer, asked: Asked
 ) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """Yield rows of the table of waiters of Now, those that wait longest first."""
+    """Yield rows of the table of pending work of Now, those that wait longest first."""
     waiting = [row for row in _shown(moment, viewer, asked) if row.waiting]
     for row in sorted(waiting, key=lambda row: (row.waits_since, row.unit)):
         since = seconds(Nanos(row.waits_since)) if row.waits_since else None

@@ -235,7 +235,7 @@ def _idle(mirror: Mirror, line: Line) -> dict[str, Any] | None:
 def _waits(
     mirror: Mirror, viewer: Viewer, line: Line, workload: WorkloadRecord | None
 ) -> dict[str, Any] | None:
-    """Return why it waits, as its objects and the events about it tell."""
+    """Return why it waits, by its objects and the events about it."""
     total = mirror.unit(line.unit)
     asked = dict(workload.amounts) if workload is not None else {}
     resources = sorted({*total.waiting, *asked}, key=lambda name: (not is_device(name), name))

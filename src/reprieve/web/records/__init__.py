@@ -1,1 +1,1 @@
-"""What the page tells of preemptions, from their records: masked, decided again, summed."""
+"""What the page shows of preemptions, from their records: masked, decided again, summed."""

@@ -41,7 +41,7 @@ def called(mirror: Mirror, ref: ObjectRef, lineage: str = "") -> str:
 
 
 def masking_of(mirror: Mirror, viewer: Viewer, record: Preemption, home: str = "") -> Masking:
-    """Return how a record is told to a viewer; `home`: as of `Masking`."""
+    """Return how a record is shown to a viewer; `home`: as of `Masking`."""
 
     def name(ref: ObjectRef, lineage: str) -> str:
         return called(mirror, ref, lineage)

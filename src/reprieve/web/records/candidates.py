@@ -49,7 +49,7 @@ def candidates_of(replay: Replays) -> Iterator[Candidate]:
 
 
 def order_of(replay: Replays) -> str:
-    """Return in which order candidates are taken, in words."""
+    """Return in which order candidates are chosen, in words."""
     if isinstance(replay, QuotaReplay):
         settings = replay.decided_on.settings
         last = "later save, or admission without one" if settings.harm_order else "later admission"

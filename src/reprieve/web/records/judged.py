@@ -1,4 +1,4 @@
-"""What deciding a record again says, as values that cross from one process to another.
+"""What deciding a record again states, as values that cross from one process to another.
 
 Nothing here decides: `judgement` does, in a process of its own (`deciding`).
 """
@@ -80,7 +80,7 @@ class Again(StrEnum):
 
 
 class Judgement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What deciding again said.
+    """What deciding again stated.
 
     Attributes:
         text: in a sentence; it may name objects.
@@ -116,7 +116,7 @@ class Whole:
 
 
 class Opened(Protocol):
-    """Records that somebody looks at, whole and decided again."""
+    """Records that viewers look at, whole and decided again."""
 
     def whole(self, namespace: str, name: str, uid: str) -> Whole | None:
         """Return a record, None while it is not there; it is requested then."""

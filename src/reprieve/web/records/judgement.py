@@ -30,7 +30,7 @@ MOST_CANDIDATES: Final = 1_000
 
 
 def judgement_of(record: Preemption) -> Judgement:
-    """Return what deciding again says of a whole record."""
+    """Return what deciding again states of a whole record."""
     replay, text, upheld = judged(record)
     if replay is None:
         return Judgement(Again.IMPOSSIBLE, text)
@@ -56,7 +56,7 @@ def judgement_of(record: Preemption) -> Judgement:
 
 
 def _faults(record: Preemption, replay: Replays) -> list[str] | None:
-    """Return what the plane's proof says against the plan, None where there is none to ask.
+    """Return what the plane's proof states against the plan, None where there is none to check.
 
     The quota plane asks within the cycle: a plan that fails there is never issued.
     """

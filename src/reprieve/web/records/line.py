@@ -52,7 +52,7 @@ class Line:
     preempted: tuple[PreemptionRecord, ...] = ()
 
     def has(self, ref: ObjectRef) -> bool:
-        """Return whether an object is of the line, as far as its uid and name say."""
+        """Return whether an object is of the line, as far as its uid and name state."""
         if ref.namespace != self.namespace:
             return False
         if ref.uid in self.uids or (ref.kind, ref.name) in self.names:
@@ -65,7 +65,7 @@ class Line:
 
 
 def line_of(mirror: Mirror, unit: str) -> Line | None:
-    """Return the lineage of a unit, None where nobody knows of it."""
+    """Return the lineage of a unit, None where none is known."""
     kind, namespace, name = unit.split("/")
     pods = mirror.pods.by("unit", unit)
     workloads = mirror.workloads.by("unit", unit)

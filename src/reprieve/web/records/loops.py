@@ -21,7 +21,7 @@ __all__ = ["HeldLoop", "loops_of"]
 
 @dataclass(frozen=True, slots=True)
 class HeldLoop:
-    """A loop of lineages; each is told by the object that took part last.
+    """A loop of lineages; each is shown by its object that was part of it last.
 
     `held`: who does not displace whom before `until`.
     """
@@ -36,7 +36,7 @@ class HeldLoop:
 
 
 def loops_of(records: Iterable[Preemption], at: Nanos) -> list[HeldLoop]:
-    """Return the loops in which somebody is held at this instant; dry runs displaced nobody."""
+    """Return the loops in which a lineage is held at this instant; dry runs displaced nothing."""
     governor = Governor()
     called: dict[str, ObjectRef] = {}
     found: list[Displacement] = []

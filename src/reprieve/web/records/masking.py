@@ -21,7 +21,7 @@ __all__ = ["Masking", "Shown", "address_of", "home_of", "is_visible"]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How an object is told: by its unit's id, or as a text alone."""
+    """How an object is shown: by its unit's id, or as a text alone."""
 
     text: str
     unit: str | None = None
@@ -29,7 +29,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """Tells objects to one viewer, about one record.
+    """Shows objects to one viewer, about one record.
 
     Attributes:
         viewer: whom.
@@ -44,18 +44,18 @@ class Masking:
     unit_of: Callable[[ObjectRef, str], str]
 
     def shown(self, ref: ObjectRef, lineage: str = "", unit: str = "") -> Shown:
-        """Return how an object is told; `unit`: its id, where it is known already."""
+        """Return how an object is shown; `unit`: its id, where it is known already."""
         if self.viewer.sees(ref.namespace):
             called = unit or self.unit_of(ref, lineage)
             return Shown(called, called)
         return Shown(self.masked(lineage or ref.uid))
 
     def masked(self, lineage: str) -> str:
-        """Return how work of another namespace is told."""
+        """Return how work of another namespace is shown."""
         return known_as(self.key if self.home else b"", self.home, lineage)
 
     def preemptor(self, record: Preemption, told: str = "") -> Shown:
-        """Return for whom others made way; `told`: as a Disruption of the viewer's tells it."""
+        """Return the preemptor; `told`: as a Disruption of the viewer's states it."""
         ref = record.spec.preemptor
         if ref is None:
             return Shown(NOBODY)

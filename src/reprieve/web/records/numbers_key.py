@@ -1,4 +1,4 @@
-"""The key to the numbers under which work of other tenants is told, as the operator made it.
+"""The key to the numbers under which work of other tenants is shown, as the operator made it.
 
 Tenants read the same numbers in their own `Disruption`s. Whoever may not read the key sees none.
 """

@@ -1,4 +1,4 @@
-"""Opens records that somebody looks at: reads them whole, and has them decided again.
+"""Opens records that viewers look at: reads them whole, and has them decided again.
 
 1. One at a time, in the order in which they were asked for; what is asked for twice is opened once.
 2. The decision runs in a process of its own (`deciding`), which is ended when it takes too long.
@@ -44,7 +44,7 @@ _Judge = Callable[[Preemption], Awaitable[Judgement]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What deciding one record again may take: bytes of its JSON, seconds of processor time.
+    """The limits of deciding one record again: bytes of its JSON, seconds of processor time.
 
     `patience`: seconds in all, for a machine that has other things to do.
     """
@@ -55,7 +55,7 @@ class Limits:
 
 
 class Opening:
-    """Records, opened on demand; `changed` is told whenever there is more to show.
+    """Records, opened on demand; `changed` is called whenever there is more to show.
 
     Args:
         reader: with the rights to read Preemptions and their parts.
@@ -131,7 +131,7 @@ class Opening:
 
 
 async def decided_apart(record: Preemption, limits: Limits | None = None) -> Judgement:
-    """Return what a process of its own says of a record; that it is too large where it gives up."""
+    """Return what a process of its own states of a record; that it is too large where it fails."""
     limits = limits or Limits()
     said = msgspec.json.encode(record)
     if len(said) > limits.size:

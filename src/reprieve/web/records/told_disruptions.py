@@ -1,4 +1,4 @@
-"""A preemption whose record the viewer cannot read: what Disruptions tell his tenant of it."""
+"""A preemption whose record the viewer cannot read: what Disruptions report to his tenant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["rows_of_disruptions", "values_of_disruptions"]
 
 
 def values_of_disruptions(told: Sequence[DisruptionRecord]) -> dict[str, Any]:
-    """Return what the Disruptions of one plan say together, in the form of the page's values."""
+    """Return what the Disruptions of one plan state together, in the form of the page's values."""
     first = told[0].disruption.spec
     ended = [instant_or_none(each.disruption.spec.ended_at) for each in told]
     begun = [instant_or_none(each.disruption.spec.evicting_at) for each in told]
@@ -51,7 +51,7 @@ def values_of_disruptions(told: Sequence[DisruptionRecord]) -> dict[str, Any]:
 
 
 def _demand(told: DisruptionDemand | None) -> dict[str, Any] | None:
-    """Return what is told of the demand; None where one plane decides alone."""
+    """Return what is reported of the demand; None where one plane decides alone."""
     if told is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""The displacements of one lineage, put together from records, Disruptions and judgements.
+"""The displacements of one lineage, joined from records, Disruptions and judgements.
 
 A record and the Disruptions of the same plan are one turn: who preempted, what it held and how it
 came out stand in the record; how often it happened and what would have spared it in the Disruption.

@@ -1,4 +1,4 @@
-"""The victims of a record as people count them: units that went or stayed as one, with their cost.
+"""The victims of a record as people count them: units evicted or kept as one, with their cost.
 
 All that stands here is read from the record and its status; nothing is worked out anew but sums.
 """
@@ -97,7 +97,7 @@ def victim_units(record: Preemption) -> list[VictimUnit]:
 
 
 def need_of(plane: str, proof: Proof) -> Need | None:
-    """Return what was needed and taken; None for a plan that serves nobody."""
+    """Return what was needed and used; None for a plan that serves no demand."""
     resources = [name for name in proof.need if name != "pods"]
     if not resources:
         return None

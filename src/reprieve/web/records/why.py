@@ -1,4 +1,4 @@
-"""Why this one: what told a victim from the others, in a sentence that names nobody.
+"""Why this one: what separated a victim from the others, in a sentence without names.
 
 Figures are those of the decision made again: what its ClusterQueue had borrowed, how long it was
 idle, and its place in the order in which the plane takes candidates (`records.candidates`).
@@ -33,7 +33,7 @@ def why_chosen(plane: str, candidate: Candidate, judgement: Judgement) -> str:
 
 
 def _put_back(candidate: Candidate, judgement: Judgement) -> str:
-    """Return how many of all were put back, where they are of one order."""
+    """Return how many of all were reprieved, where they are of one order."""
     number = judgement.number_of(Fate.REPRIEVED)
     if not 0 < number < candidate.among:
         return ""

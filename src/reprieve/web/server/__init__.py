@@ -1,1 +1,1 @@
-"""The page over HTTP: routes, streams, downloads, files, and what browsers are told to refuse."""
+"""The page over HTTP: routes, streams, downloads, files, and headers that restrict browsers."""

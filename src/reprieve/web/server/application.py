@@ -237,7 +237,7 @@ async def _body(request: web.Request, type: type[T]) -> T:
 
 @web.middleware
 async def _told_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer with what went wrong, in words."""
+    """Answer with what failed, in words."""
     try:
         return await handler(request)
     except (ReprieveError, web.HTTPException) as error:

@@ -1,4 +1,4 @@
-"""Asks a command of Reprieve in a process of its own, with the rights of who looks.
+"""Runs a command of Reprieve in a process of its own, with the rights of the viewer.
 
 So deciding holds up no page, and a fault in it ends with it. Turns are few, and each is ended when
 it takes too long. On Linux a command has so much memory and no more, and where the machine or the
@@ -45,7 +45,7 @@ class _Outcome:
 
 
 class Commands:
-    """Asks one command, two at once at most, each for at most a minute and 2 GiB of memory.
+    """Runs one command, two at once at most, each for at most a minute and 2 GiB of memory.
 
     Args:
         rights: for each question, the options that carry the rights of who asks.

@@ -1,4 +1,4 @@
-"""Who asks, and what they may see: the interface between the routes and the two ways of asking.
+"""Who the user is, and what they may see: the interface between the routes and both logins.
 
 On the user's own machine a word that is printed at the start lets in (`reprieve.web.server.local`),
 and the API server enforces the user's rights; in the cluster a token of the cluster's does, and
@@ -19,7 +19,7 @@ __all__ = ["Door", "TooManyAttempts", "Unauthenticated", "Unverified", "Visit"]
 
 
 class Unauthenticated(ReprieveError):
-    """Nobody knows who asks: 401."""
+    """The user is not known: 401."""
 
 
 class TooManyAttempts(ReprieveError):
@@ -31,12 +31,12 @@ class TooManyAttempts(ReprieveError):
 
 
 class Unverified(ReprieveError):
-    """The API server did not say who this is or what they may see: 503."""
+    """The API server did not state who this is or what they may see: 503."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Somebody who was let in.
+    """A user who was admitted.
 
     Attributes:
         name: of the user, for the page.
@@ -51,7 +51,7 @@ class Visit:
 
 
 class Door(Protocol):
-    """Lets people in."""
+    """Admits users."""
 
     #: What the page calls this way of running it.
     mode: str
@@ -59,7 +59,7 @@ class Door(Protocol):
     insecure: bool
 
     async def visit(self, request: web.Request, *, anew: bool = False) -> Visit:
-        """Return who asks.
+        """Return the user.
 
         Args:
             request: with a cookie or a bearer token.
@@ -83,9 +83,9 @@ class Door(Protocol):
         ...
 
     async def logout(self, request: web.Request) -> web.Response:
-        """Forget who asks, and have the browser do so."""
+        """Forget the user, and have the browser do so."""
         ...
 
     def arrival(self, request: web.Request) -> web.Response | None:
-        """Return what is answered instead of the page to whom the address itself lets in."""
+        """Return what is answered instead of the page to users whom the address itself admits."""
         ...

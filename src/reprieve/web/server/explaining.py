@@ -25,7 +25,7 @@ _NAME: Final = Form(r"[a-z0-9](?:[-a-z0-9.]*+)", 253)
 
 
 class Explanations:
-    """Asks `reprieve explain`.
+    """Runs `reprieve explain`.
 
     Args:
         rights: for each question, the options that carry the rights of who asks.

@@ -44,7 +44,7 @@ class Misdirected(ReprieveError):
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Add what browsers are told; what a route has said stands."""
+    """Add the headers for browsers; what a route has set stands."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers.setdefault("Cache-Control", "no-store")

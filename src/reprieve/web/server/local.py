@@ -27,7 +27,7 @@ _WANTED: Final = (
 
 
 class LocalDoor:
-    """Lets in whoever has the token.
+    """Admits every user who has the token.
 
     Args:
         token: drawn at random for this start; empty lets everybody in.

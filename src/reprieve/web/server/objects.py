@@ -112,7 +112,7 @@ def with_own_rights(transport: Transport) -> Reads:
 
 
 def as_who_asks(connection: Connection, clock: Clock) -> Reads:
-    """Return what reads with the token of who asks, at the API server of a connection."""
+    """Return what reads with the token of the user, at the API server of a connection."""
 
     @asynccontextmanager
     async def reads(visit: Visit) -> AsyncIterator[Transport]:

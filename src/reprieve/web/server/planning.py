@@ -1,4 +1,4 @@
-"""`POST /api/plan`: the answer of `reprieve plan -o json`, asked with the rights of who looks.
+"""`POST /api/plan`: the answer of `reprieve plan -o json`, with the rights of the viewer.
 
 The plan is made by a process of its own (`commands`). The manifest goes in by standard input. The
 process gets the user's kubeconfig by its name; in the cluster it gets one that lies in a directory
@@ -29,14 +29,14 @@ _LONGEST_NAMESPACE: Final = 63
 
 
 class Question(msgspec.Struct, forbid_unknown_fields=True):
-    """What is asked: manifests in YAML or JSON, and the namespace of those that name none."""
+    """The question: manifests in YAML or JSON, and the namespace of those that name none."""
 
     manifest: str
     namespace: str = ""
 
 
 class Plans:
-    """Asks `reprieve plan`.
+    """Runs `reprieve plan`.
 
     Args:
         rights: for each question, the options that carry the rights of who asks.
@@ -79,7 +79,7 @@ def with_kubeconfig(kubeconfig: str | None, context: str | None) -> Rights:
 
 
 def as_viewer(connection: Connection) -> Rights:
-    """Return the rights of who asks, by their token, at the API server of a connection."""
+    """Return the rights of the user, by their token, at the API server of a connection."""
     cluster: dict[str, Any] = {"server": connection.server}
     if connection.tls_server_name is not None:
         cluster["tls-server-name"] = connection.tls_server_name

@@ -126,7 +126,7 @@ async def _write_patiently(write: _Write, part: bytes) -> None:
 
 
 async def _say_farewell(request: web.Request, write: _Write, why: str) -> None:
-    """Notify a reader that this is all; one that does not take it is cut off."""
+    """Notify a reader that this is all; one that does not read it is cut off."""
     event = b"event: ended\ndata: %b\n\n" % msgspec.json.encode({"error": why})
     with contextlib.suppress(ConnectionError):
         try:

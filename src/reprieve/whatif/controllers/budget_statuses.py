@@ -1,4 +1,4 @@
-"""What PodDisruptionBudgets allow while pods come, run and go.
+"""What PodDisruptionBudgets allow while pods come, run and leave.
 
 A budget is left as it was found until one of its pods changes, and for good where the cluster's
 own controller could not tell (`SyncFailed`). An empty selector matches every pod of the namespace,
@@ -73,7 +73,7 @@ class BudgetStatuses:
         self._changed: set[tuple[str, str]] = set()
 
     def changed(self, resource: Resource, old: Json | None, new: Json | None) -> None:
-        """A pod or a budget came, changed or went."""
+        """A pod or a budget was created, changed or deleted."""
         found = new if new is not None else old
         if found is None:
             return

@@ -1,4 +1,4 @@
-"""The pods of what is queued: made when it is released, gone when it is stopped.
+"""The pods of what is queued: made when it is released, deleted when it is stopped.
 
 A Job has as many pods as it may run at a time, and replaces those that go. Of every other kind the
 pods are made once, from its row of the table of jobs, as its own controller would make them in the
@@ -68,7 +68,7 @@ class JobPods:
         self._claims = claims
 
     def reconcile(self, kind: JobKind, job: Json, *, started: bool) -> None:
-        """Do what a change of a job, or of one of its pods, asks for; `started`: it was let go."""
+        """Do what a change of a job, or of one of its pods, needs; `started`: it was released."""
         job = self._resolved(kind, job)
         tally = self._owned.of(job["metadata"]["uid"])
         if any(holds(test, job) for test in (*kind.succeeded, *kind.failed)):
@@ -85,7 +85,7 @@ class JobPods:
         self._tell(kind, job["metadata"])
 
     def replace(self, kind: JobKind, job: Json | None, pod: Json) -> None:
-        """Make a pod anew that its job has lost; of a Job that is listed its number tells.
+        """Make a pod anew that its job has lost; of a listed Job its number identifies it.
 
         Without a `job` its kind is not listed, and it is taken to be there.
         """
@@ -110,7 +110,7 @@ class JobPods:
         return kind.kind != "Job" and not over and not leaving and not held
 
     def _is_held_above(self, obj: Json) -> bool:
-        """Tell whether something that stands above an object is suspended, which holds it, too."""
+        """Return whether something that stands above an object is suspended, which holds it."""
         for owner, above in self._overlay.owners(obj):
             path = _SUSPENDS.get((str(owner["apiVersion"]).rpartition("/")[0], owner["kind"]))
             if (path and first(above, path)) or self._is_held_above(above):
@@ -185,7 +185,7 @@ class JobPods:
             self._claims.create_pod(admitted_pod(self._overlay, pod))
 
     def _tell(self, kind: JobKind, metadata: Json) -> None:
-        """Write what the kind's own controller would say of its pods."""
+        """Write what the kind's own controller would state of its pods."""
         resource = resource_of(kind)
         job = self._overlay.get(resource, metadata.get("namespace", ""), metadata["name"])
         if job is None:

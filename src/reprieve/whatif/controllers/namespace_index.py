@@ -29,7 +29,7 @@ _OWNED: Final = msgspec.json.Decoder(Owned)
 
 
 class NamespaceIndex:
-    """Tells an `OwnedPods` of what is in a namespace, as soon as that matters."""
+    """Gives an `OwnedPods` what is in a namespace, as soon as that matters."""
 
     def __init__(self, overlay: Overlay, owned: OwnedPods) -> None:
         self._overlay = overlay
@@ -37,7 +37,7 @@ class NamespaceIndex:
         self._left: dict[str, list[tuple[Resource, str]]] | None = None  # by namespace
 
     def before(self, resource: Resource, change: Change) -> None:
-        """A change was stored, and the index is to be told of it: see that it knows the rest."""
+        """A change was stored, and the index is to get it: see that it knows the rest."""
         namespace = change.object["metadata"].get("namespace", "")
         if namespace:
             self._take(namespace, resource, change)

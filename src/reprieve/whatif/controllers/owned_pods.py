@@ -175,7 +175,7 @@ class OwnedPods:
         return self._tallies.setdefault(uid, Tally())
 
     def changed(self, resource: Resource, old: Json | None, new: Json | None) -> None:
-        """An object came, changed or went."""
+        """An object was created, changed or deleted."""
         found = new if new is not None else old
         assert found is not None, "one of them is there"
         metadata = found["metadata"]
@@ -195,7 +195,7 @@ class OwnedPods:
     def found(
         self, key: Key, uid: str, owners: tuple[str, ...], facts: PodFacts | None = None
     ) -> None:
-        """An object that has owners was there from the start; pods are told last, with `facts`."""
+        """An object that has owners was there from the start; pods come last, with `facts`."""
         for owner in owners:
             self._below[owner][key] = None
         if facts is None:
@@ -204,11 +204,11 @@ class OwnedPods:
             self._count(key[1:], owners, facts)
 
     def gone(self, uid: str) -> list[Key]:
-        """Forget an owner that is gone; return what named it, to be looked at."""
+        """Forget a deleted owner; return what named it, to be looked at."""
         return list(self._below.pop(uid, ()))
 
     def _count(self, place: tuple[str, str], owners: Sequence[str], facts: PodFacts | None) -> None:
-        """Count a pod for all that it stands under; None: it is gone."""
+        """Count a pod for all that it stands under; None: it is deleted."""
         old, above = self._pods.pop(place, (None, frozenset[str]()))
         now = frozenset[str]() if facts is None else self._all_above(owners)
         for uid in above | now:
@@ -223,7 +223,7 @@ class OwnedPods:
             self._pods[place] = facts, now
 
     def _stand(self, uid: str, owners: tuple[str, ...]) -> None:
-        """Something came, changed or went: where its owners are others, its pods are theirs."""
+        """Something was created, changed or deleted: with other owners, its pods are theirs."""
         if self._above.get(uid, ()) == owners:
             return
         if owners:

@@ -1,4 +1,4 @@
-"""Device claims of pods: made from templates, and given back when who used them is gone.
+"""Device claims of pods: made from templates, and released when their user is deleted.
 
 Which devices a claim gets is the scheduling plane's decision. Source:
 `kubeworld.controllers.claims`.
@@ -42,7 +42,7 @@ class PodClaims:
         self.changed(PODS, None, made)
 
     def changed(self, resource: Resource, old: Json | None, new: Json | None) -> None:
-        """A pod or a group came, changed or went."""
+        """A pod or a group was created, changed or deleted."""
         user = new if new is not None else old
         kind = (resource.group, resource.plural)
         if user is None or kind not in ((PODS.group, PODS.plural), _GROUPS) or not asked_of(user):
@@ -63,7 +63,7 @@ class PodClaims:
             self._make(PODS, claims, pod)
 
     def _make(self, resource: Resource, claims: Resource, user: Json) -> None:
-        """Make what is requested by template and is not there, and say so in the user's status."""
+        """Make what is requested by template and is missing, and state so in the user's status."""
         status = status_with_claims(user, lambda asked: self._claim(claims, user, asked))
         if status is not None:
             self._overlay.change(resource, {**user, "status": status})
@@ -100,7 +100,7 @@ class PodClaims:
                 self._without(claims, claim, user["metadata"]["uid"])
 
     def _without(self, claims: Resource, claim: Json, uid: str) -> None:
-        """Take a user out of a claim; one that nobody uses gives its devices back."""
+        """Remove a user from a claim; one without users frees its devices."""
         users = (claim.get("status") or {}).get("reservedFor") or ()
         left = [each for each in users if each.get("uid") != uid]
         free = {**claim, "status": status_without(claim, left)}

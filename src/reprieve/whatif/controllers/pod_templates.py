@@ -66,7 +66,7 @@ def preempting_classes(overlay: Overlay) -> Iterator[tuple[int, str]]:
 
 
 def labels_of_flavors(overlay: Overlay) -> frozenset[str]:
-    """Return the keys by which the quota plane selects nodes in the pods that it lets start."""
+    """Return the keys by which the quota plane selects nodes in the pods that it starts."""
     resource = overlay.table(*_FLAVORS)
     flavors = () if resource is None else overlay.all(resource)
     return frozenset(key for each in flavors for key in first(each, "spec.nodeLabels") or ())

@@ -144,7 +144,7 @@ class ReplicaPods:
 
 
 def _with_template(owner: Json) -> Json:
-    """Return an owner with a template that has a spec; a manifest nobody judged may have none."""
+    """Return an owner with a template that has a spec; an unvalidated manifest may have none."""
     spec = owner.get("spec") or {}
     template = spec.get("template") or {}
     if template.get("spec"):

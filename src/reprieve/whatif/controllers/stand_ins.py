@@ -167,7 +167,7 @@ class StandIns:
             self._look_at_pod(change)
 
     def _collect(self, uid: str) -> None:
-        """Do with what was owned by one that is gone as the garbage collector does."""
+        """Do with what was owned by a deleted object as the garbage collector does."""
         for resource, namespace, name in self.owned.gone(uid):
             found = self._overlay.get(resource, namespace, name)
             if found is None:

@@ -126,7 +126,7 @@ async def read_single(client: Reader, paths: Iterable[str]) -> Mapping[str, byte
 
 
 def discovered(documents: Mapping[str, bytes | None]) -> list[Resource]:
-    """Return every kind that discovery documents tell of, subresources apart."""
+    """Return every kind that discovery documents have, subresources apart."""
     found = []
     for path, document in documents.items():
         parts = path.strip("/").split("/")

@@ -69,7 +69,7 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one object; `old` is None for a new one, `new` for one that is gone.
+    """What became of one object; `old` is None for a new one, `new` for a deleted one.
 
     `at`: when, in the virtual time of the run.
     """
@@ -126,7 +126,7 @@ class Overlay:
         return None if found is None else found.resource
 
     def resource_of(self, api_version: str, kind: str) -> Resource | None:
-        """Return the resource of what an object or a reference to one says; None if not served."""
+        """Return the resource that an object or a reference to one names; None if not served."""
         group = api_version.rpartition("/")[0]
         for (of, _), table in self._tables.items():
             if of == group and table.resource.kind == kind:
@@ -302,7 +302,7 @@ class Overlay:
         return old if new is old else self._store(table, key, old, new)
 
     def drop(self, kind: KindKey, key: tuple[str, str]) -> None:
-        """Let an object go at once, as if it had ended long ago: no subscriber is told."""
+        """Delete an object at once, as if it had ended long ago: no subscriber is notified."""
         table = self._table(kind)
         last = self._existing(table, key)
         subscribers, self.subscribers = self.subscribers, []
@@ -336,7 +336,7 @@ class Overlay:
     # The way in
 
     def _settle(self, table: Table, key: tuple[str, str], old: Json, new: Json) -> Json:
-        """Store a changed object, or let it go when nothing holds it any more."""
+        """Store a changed object, or delete it when nothing holds it any more."""
         if new == old:
             return old
         new = generation_of(old, new)

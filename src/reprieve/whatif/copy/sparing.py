@@ -1,4 +1,4 @@
-"""Nobody makes way: the same submission, asked of the same cluster, with preemption switched off.
+"""Without preemption: the same submission on the same cluster, with preemption switched off.
 
 1. Pods and groups that are submitted, and pods of submitted templates, get `preemptionPolicy:
    Never`.
@@ -26,7 +26,7 @@ _NEVER: Final = {
 
 
 def preempting_nobody(obj: Json) -> Json:
-    """Return the object with every pod in it, and a group itself, preempting nobody."""
+    """Return the object with every pod in it, and a group itself, preempting nothing."""
     found: Json = _spared(obj)
     if obj["kind"] == "PodGroup":
         found = {**found, "spec": {**(found.get("spec") or {}), "preemptionPolicy": "Never"}}
@@ -34,7 +34,7 @@ def preempting_nobody(obj: Json) -> Json:
 
 
 def stop_preempting(overlay: Overlay) -> None:
-    """Let no ClusterQueue preempt any more."""
+    """Stop all ClusterQueues from preempting."""
     resource = overlay.table(*_QUEUES)
     if resource is None:
         return

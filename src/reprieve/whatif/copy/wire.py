@@ -113,7 +113,7 @@ class Target:
 
 
 def target_of(path: str) -> Target | None:
-    """Take a path apart; None where it is about no object."""
+    """Split a path; None where it is about no object."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]

@@ -1,1 +1,1 @@
-"""What is asked of a run: does it start, when, who is preempted, and what would change that."""
+"""The questions to a run: does it start, when, what is preempted, and what would change that."""

@@ -1,4 +1,4 @@
-"""Beside the verdict: what would start with nobody making way, and what queues borrow afterwards.
+"""Beside the verdict: what would start without preemption, and what queues borrow afterwards.
 
 Of what starts because others make way, the pods that would start without are those placed by the
 same planes when preemption is switched off (`whatif.copy.sparing`); where none is, as many as the
@@ -129,7 +129,7 @@ def _root(queue: Json, parents: Mapping[str, str]) -> str:
 
 
 def _short(wanted: Outcome, spared: Outcome) -> dict[str, int]:
-    """Return what is missing with nobody being preempted, at the place where that is least.
+    """Return what is missing without preemption, at the place where that is least.
 
     Nothing of several pods that are placed one by one: it is known of the first of them alone.
     """

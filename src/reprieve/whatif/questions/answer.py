@@ -162,7 +162,7 @@ class Answer:
 
     @property
     def evicts_in_vain(self) -> bool:
-        """Whether submitting it evicts others and lets nothing of it start."""
+        """Whether submitting it evicts others and starts nothing of it."""
         return bool(self.victims) and not any(
             each.placed or each.verdict in (Verdict.STARTS, Verdict.STARTS_WITH_VICTIMS)
             for each in self.outcomes

@@ -1,4 +1,4 @@
-"""What stands beside a plan's verdict: when it starts, how narrowly, and why nobody idle makes way.
+"""Beside a plan's verdict: when it starts, how narrowly, and why no idle work is evicted.
 
 Each thing submitted that waits has an estimate, or why there is none; so has what starts once
 others have made way. What decides about the whole cluster again (how narrowly; ends of declared run
@@ -47,7 +47,7 @@ _DEFAULT_GRACE: Final = 30
 
 
 def affordable(of_one: float) -> float:
-    """Return how long may be asked, where one decision takes so many seconds of processor time.
+    """Return how long questions may last, if one decision uses so many seconds of CPU.
 
     Nothing where one decision takes too much of it: an answer is not to take several times as long.
     """

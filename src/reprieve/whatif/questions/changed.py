@@ -1,4 +1,4 @@
-"""Writes a change that a plan names into the manifests that it was asked about, as a person would.
+"""Writes a change that a plan names into the queried manifests, as a person would.
 
 Of a job the paths within its Workload mean the job's own fields, and what is said of a pod is meant
 for the pods of its templates; a priority class of a gang is that of the group and of all its pods.
@@ -91,7 +91,7 @@ def _write(fix: Fix, objects: Sequence[Json]) -> None:
 
 
 def _parted(field: str) -> tuple[str, str]:
-    """Return the pod set that a path goes through, empty for none, and the path below it."""
+    """Return the pod set that a path leads through, empty for none, and the path below it."""
     if not field.startswith(_POD_SET):
         return "", field
     name, _, rest = field.removeprefix(_POD_SET).partition("].")
@@ -209,7 +209,7 @@ def _keyed(field: str) -> tuple[str, str]:
 
 
 def _ask_for(spec: Json, resource: str, amount: str) -> None:
-    """Let the one container that requests a device request so many."""
+    """Have the one container that requests a device request so many."""
     (asking,) = (
         container
         for container in (*spec["containers"], *(spec.get("initContainers") or ()))
@@ -221,7 +221,7 @@ def _ask_for(spec: Json, resource: str, amount: str) -> None:
 
 
 def _tolerating(taint: str) -> Json:
-    """Return the toleration of a taint as it is told: `key=value:effect`."""
+    """Return the toleration of a taint as it is written: `key=value:effect`."""
     named, _, effect = taint.rpartition(":")
     key, _, value = named.partition("=")
     if not value:

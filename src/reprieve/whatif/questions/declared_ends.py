@@ -39,7 +39,7 @@ _EXECUTION_TIME: Final = "maximumExecutionTimeSeconds"
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When something has ended at the latest, by which of its fields; `uids`: what goes then."""
+    """When something has ended at the latest, by which of its fields; `uids`: what ends then."""
 
     at: Nanos
     holder: str

@@ -96,7 +96,7 @@ class FixDocument(_Struct, frozen=True):
 
 
 class EstimateDocument(_Struct, frozen=True):
-    """When it starts at the latest, if nobody who comes later is before it.
+    """When it starts at the latest, if nothing that comes later is before it.
 
     `basis`: `VictimsLeave`, `ProtectionEnds` or `DeclaredRunTime` (of `holder`, by its `field`), of
     which `notLaterThan` is an instant; `MeasuredWaits`: `quantile` of similar work started within

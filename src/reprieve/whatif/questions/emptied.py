@@ -1,4 +1,4 @@
-"""A cluster as it would be without anybody's work, on which is decided what never fits.
+"""A cluster as it would be without any work, on which is decided what never fits.
 
 What runs on every node stays, and so do devices that it uses; all else is gone, and claims that
 somebody may use again have no devices.
@@ -56,7 +56,7 @@ _OWNED: Final = msgspec.json.Decoder(Owned)
 
 
 def emptied(snapshot: Snapshot) -> Snapshot:
-    """Return the same cluster without anybody's work; what runs on every node stays."""
+    """Return the same cluster without any work; what runs on every node stays."""
     kinds: dict[KindKey, Listed] = {}
     pods = snapshot.kinds.get(_PODS)
     stays = {name: raw for name, raw in pods.objects.items() if _of_every_node(raw)} if pods else {}

@@ -152,7 +152,7 @@ async def estimated(
 
 
 def _as_others(snapshot: Snapshot, waiter: Waiter | None) -> Estimate:
-    """Return what the waits of similar work say."""
+    """Return what the waits of similar work state."""
     if waiter is None:
         return Estimate(why="its pods are not there")
     if waiter.why:
@@ -165,7 +165,7 @@ def _as_others(snapshot: Snapshot, waiter: Waiter | None) -> Estimate:
 
 
 def _known(diagnosis: Diagnosis | None) -> Estimate | None:
-    """Return what the diagnosis says of the start; None where it states nothing."""
+    """Return what the diagnosis states of the start; None where it states nothing."""
     if diagnosis is None:
         return Estimate(why="it is not known why it waits")
     if diagnosis.reason in _STAYS:
@@ -184,7 +184,7 @@ async def by_run_times(
     over: Callable[[], bool],
     but: frozenset[str] = frozenset(),
 ) -> Estimate | None:
-    """Return by when enough of what holds room has ended, as far as it states how long it runs.
+    """Return by when enough holders have ended, as far as they state how long they run.
 
     None where it does not do that all of it has ended, nobody says, or there is no time to ask.
     `but`: uids of what is asked about, whose own end helps it nothing.
@@ -204,7 +204,7 @@ async def by_run_times(
 
 
 def _measured(cases: Iterable[Case], where: str, waited: int) -> Estimate:
-    """Return what measured waits say of something that has waited for so many nanoseconds."""
+    """Return what measured waits state of something that has waited for so many nanoseconds."""
     found = bound(cases, waited)
     if found.wait is None:
         return Estimate(measured=found, where=where, why=too_few(found, where))

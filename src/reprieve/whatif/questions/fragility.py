@@ -199,7 +199,7 @@ def _in_queues(run: Run, answer: Answer) -> Iterator[_Place]:
 
 
 def _pods_on(run: Run, names: set[str]) -> Iterator[Json]:
-    """Yield the pods that take room on these nodes."""
+    """Yield the pods that use capacity of these nodes."""
     for _, raw in run.overlay.raw(PODS):
         pod = _BOUND.decode(raw)
         if pod.spec.node_name in names and pod.status.phase not in OVER:

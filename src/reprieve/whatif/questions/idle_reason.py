@@ -34,7 +34,7 @@ class IdleReason:
 
 
 def idle_reason(run: Run, roots: Collection[str]) -> IdleReason | None:
-    """Return why nobody idle makes way for work that asks for GPUs, whose root has one of the uids.
+    """Return why no idle work is evicted for work that requests GPUs, by its root's uids.
 
     None: the idle plane does not decide here, or somebody makes way.
     """

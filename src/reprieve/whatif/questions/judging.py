@@ -37,7 +37,7 @@ _WHY: Final = ("QuotaReserved", POD_SCHEDULED, GROUP_SCHEDULED, GROUP_SCHEDULED_
 
 
 def answer_of(run: Run) -> Answer:
-    """Return what a run says about what was submitted."""
+    """Return what a run states about what was submitted."""
     reading = _Reading(run)
     victims = tuple(displaced(run, reading.ours, reading.above))
     outcomes = tuple(
@@ -204,7 +204,7 @@ class _Reading:
         )
 
     def _why_not(self, obj: Json, pods: list[Json], held: JobKind | None) -> str:
-        """Say why no plane decides about it; `held`: its kind, where it is suspended."""
+        """State why no plane decides about it; `held`: its kind, where it is suspended."""
         if held is not None:
             text = f"it is suspended ({held.suspend}: true), and no queue has taken it"
             frameworks, labels = self._run.frameworks, obj["metadata"].get("labels") or {}
@@ -236,7 +236,7 @@ class _Reading:
                 yield found
 
     def _now(self, obj: Json) -> Json | None:
-        """Return an object as it is at the end, None where it is gone."""
+        """Return an object as it is at the end, None where it is deleted."""
         resource = self._overlay.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
         metadata = obj["metadata"]
         if resource is None:
@@ -272,7 +272,7 @@ class _Reading:
                 yield each
 
     def _why_gated(self, pod: Json) -> tuple[str, str]:
-        """Return why a pod is held back of which no Workload says anything."""
+        """Return why a pod is held back that no Workload mentions."""
         name, total = group_of(pod), total_of(pod)
         members = [each for each in self._overlay.all(PODS) if name and group_of(each) == name]
         if len(members) < total:

@@ -194,7 +194,7 @@ class _Reading:
 
 
 def _noticed(victim: Victim, record: Preemption) -> tuple[Nanos | None, Nanos | None]:
-    """Return when a victim is told, and when it is evicted at the latest."""
+    """Return when a victim gets notice, and when it is evicted at the latest."""
     if victim.notice is None:
         return None, None
     try:

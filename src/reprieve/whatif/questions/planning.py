@@ -136,7 +136,7 @@ async def _with_never(
     submitted: Sequence[Submitted],
     answer: Answer,
 ) -> Answer:
-    """Return the answer with what would wait on the same cluster without anybody's work, too."""
+    """Return the answer with what would wait on the same cluster without any work, too."""
     alone = await decided(client, emptied(run.overlay.snapshot), deciders, submitted)
     without = await _explained(alone, answer_of(alone), fixes=False, over=lambda: True)
     never = {
@@ -173,7 +173,7 @@ def over_after(until: float) -> Callable[[], bool]:
 
 
 async def _explained(run: Run, answer: Answer, *, fixes: bool, over: Callable[[], bool]) -> Answer:
-    """Return the answer with what the planes say about each thing that waits."""
+    """Return the answer with what the planes state about each thing that waits."""
     outcomes = [
         await _with_diagnosis(run, each, fixes=fixes, over=over)
         if each.verdict is Verdict.WAITS
@@ -195,7 +195,7 @@ async def _with_diagnosis(
 
 
 def _said_to_pods(run: Run, outcome: Outcome) -> str:
-    """Return what the scheduler said last of pods that are gone with their job's admission."""
+    """Return what the scheduler stated last of pods deleted with their job's admission."""
     said = (
         str(condition.get("message", ""))
         for change in reversed(run.history)

@@ -1,4 +1,4 @@
-"""How long similar work waited, as the objects of a cluster say.
+"""How long similar work waited, by the objects of a cluster.
 
 Similar is:
 
@@ -106,7 +106,7 @@ class _SchedulingGroup(Partial, frozen=True):
 
 
 class _PodSpec(Partial, frozen=True):
-    """A part of a spec, `Raw` what is taken apart of few pods, or of one of a template."""
+    """A part of a spec, `Raw` what is parsed of few pods, or of one of a template."""
 
     scheduler_name: str = ""
     priority: int | None = None
@@ -213,7 +213,7 @@ def pod_cases(snapshot: Snapshot, alike: Alike) -> Iterator[Case]:
 
 
 def _of_another_priority(raw: bytes, priority: bytes) -> bool:
-    """Tell whether a pod says for sure that its priority is another one, by looking for it alone.
+    """Return whether a pod certainly has another priority, by a search for it alone.
 
     No other field of a pod has this name and a number; in texts the quotes are escaped.
     """
@@ -247,7 +247,7 @@ def _above(metadata: _Metadata) -> str:
 
 
 class _Requests:
-    """What pods request; those of one template are taken apart once."""
+    """What pods request; those of one template are parsed once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, ...], dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Changes that one plane names, planned again with all planes: those with which it starts are told.
+"""Changes that one plane names, planned again with all planes: those that start it are kept.
 
 A plane tries a change alone: with it work has its quota, and then its pods may find no node. Where
 more than one plane decides, the manifest is changed so and planned again:

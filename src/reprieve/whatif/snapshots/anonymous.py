@@ -1,4 +1,4 @@
-"""Names that disclose nothing: an HMAC of each, under a key that nobody keeps.
+"""Names that disclose nothing: an HMAC of each, under a key that is never kept.
 
 The same name is the same pseudonym everywhere in one snapshot, so that references, labels and
 selectors mean what they meant, and no pseudonym can be told from another snapshot's. What the API

@@ -23,7 +23,7 @@ Changes = Mapping[KindKey, Mapping[tuple[str, str], tuple[bytes, bytes | None]]]
 
 
 def differences(before: Snapshot, after: Snapshot) -> Changes:
-    """Return what has changed or gone, where nothing has come."""
+    """Return what has changed or was deleted, where nothing was created."""
     found: dict[KindKey, dict[tuple[str, str], tuple[bytes, bytes | None]]] = {}
     for kind, listed in before.kinds.items():
         other = after.kinds[kind].objects

@@ -36,7 +36,7 @@ class Forms:
     """
 
     def __init__(self, prune: Callable[[bytes], bytes], *, by_keys: bool = True) -> None:
-        """Make it; `prune` returns what is left, of JSON, `by_keys` whether keys alone say what."""
+        """Make it; `prune` returns what is left, of JSON, `by_keys` whether keys alone do."""
         self._prune = prune
         self._by_keys = by_keys
         self._keys: dict[tuple[str, ...], _Pick] = {}
@@ -115,7 +115,7 @@ def _around(parts: Sequence[str], only: str = "") -> tuple[tuple[str, ...], list
 
 
 def _picking(places: Sequence[int]) -> _Pick:
-    """Return what takes out these strings."""
+    """Return what removes these strings."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda strings: tuple(strings[place] for place in places)

@@ -110,7 +110,7 @@ class _StandIns(msgspec.Struct, rename="camel"):
 
 
 class _PriorityClass(PriorityClass, rename="camel", frozen=True):
-    """Fields of a priority class that stand-ins put into pods."""
+    """Fields of a priority class that stand-ins write into pods."""
 
     preemption_policy: str = ""
 
@@ -121,7 +121,7 @@ class _RuntimeScheduling(msgspec.Struct, rename="camel"):
 
 
 class _RuntimeClass(RuntimeClass, rename="camel", frozen=True):
-    """Fields of a runtime class that stand-ins put into pods."""
+    """Fields of a runtime class that stand-ins write into pods."""
 
     scheduling: _RuntimeScheduling | None = None
 

@@ -1,4 +1,4 @@
-"""Fields of documents that nobody has judged: the types that the API gives them, and the refusal.
+"""Fields of unvalidated documents: the types that the API gives them, and the refusal.
 
 What decides about pods is read by the structs of `api`, and some of it, in this folder, as plain
 mappings; both have to be able to read what is submitted. A refusal says where the document stands,
@@ -51,7 +51,7 @@ class _Owner(Partial, frozen=True):
 
 
 class Metadata(Partial, frozen=True):
-    """Metadata of an object or a template, as whoever creates it may write it."""
+    """Metadata of an object or a template, as its creator may write it."""
 
     name: str | None = None
     generate_name: str | None = None

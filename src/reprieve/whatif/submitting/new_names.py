@@ -1,4 +1,4 @@
-"""What the API server is asked about a document that names something of the same file.
+"""The query to the API server about a document that names something of the same file.
 
 The server judges each document as if the others were not there. So a pod, or a PodGroup, is asked
 about without the PriorityClass, RuntimeClass and ServiceAccount that an earlier document creates,
@@ -34,7 +34,7 @@ _OF_PRIORITY: Final = (_PRIORITY, "priority", "preemptionPolicy")
 
 @dataclass(frozen=True, slots=True)
 class AskedWithout:
-    """What the server is asked about, and how its answer becomes what would be stored.
+    """The query to the server, and how its answer becomes what would be stored.
 
     Attributes:
         object: the document without what is not there yet.
@@ -55,7 +55,7 @@ class AskedWithout:
 
 
 def asked_without(obj: Json, earlier: Sequence[Json]) -> AskedWithout:
-    """Return what the server is asked about a document that comes after others."""
+    """Return the query to the server about a document that comes after others."""
     spec = obj.get("spec")
     admitted = any(
         obj["kind"] == kind and str(obj["apiVersion"]).startswith(version)

@@ -1,4 +1,4 @@
-"""Whether the API server would take the pods that jobs describe, which it sees once they are made.
+"""Whether the API server would accept the pods that jobs describe, before they are made.
 
 A job with a pod template that no admission lets pass is stored, and never has a pod. So
 
@@ -129,7 +129,7 @@ class _Tried:
 
 
 async def _tried(client: Reader, namespace: str, body: bytes) -> _Tried:
-    """Create a pod in a dry run; neither is known where the answer tells nothing of the pod."""
+    """Create a pod in a dry run; neither is known where the answer states nothing of the pod."""
     query = {"dryRun": "All", "fieldManager": "reprieve"}
     request = Request("POST", PODS.path(namespace), query, body)
     call = Call.on("create", PODS, namespace, "")
@@ -197,7 +197,7 @@ def _amounts(text: str) -> dict[str, str]:
 
 
 def _names_new(template: Json, submitted: Sequence[Submitted]) -> bool:
-    """Tell whether a template names what is created with it: the API server has not got it yet."""
+    """Return whether a template names what is created with it, which the server lacks."""
     new = {
         (each.resource.group, each.resource.kind, str(each.object["metadata"].get("name")))
         for each in submitted

@@ -1,4 +1,4 @@
-"""How many pods of a job the ResourceQuotas of its namespace let be made.
+"""How many pods of a job the ResourceQuotas of its namespace allow.
 
 The API server answers for one pod alone: of a job of eight it takes each, one after the other,
 until the quota is used up, and refuses the others. So each pod of what is submitted is counted
@@ -63,7 +63,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Which quota lets so few be made: `fits` now, `at_most` if no other used it."""
+    """Which quota allows so few: `fits` now, `at_most` if no other used it."""
 
     quota: str
     resource: str
@@ -86,7 +86,7 @@ def left_of(objects: Iterable[QuotaObject]) -> list[Left]:
 
 
 def taken_by(pod: Json, count: int, quotas: Sequence[Left]) -> Short | None:
-    """Take so many pods off what is left, as many as fit; return what lets fewer be made."""
+    """Subtract so many pods from what is left, as many as fit; return what allows fewer."""
     counting = [each for each in quotas if in_scope(each.quota.spec, "pods", pod)]
     usage = usage_of("pods", pod)
     shorts = [

@@ -51,7 +51,7 @@ _DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object of a file; `place` says where it stands in it, for people."""
+    """One object of a file; `place` states where it stands in it, for people."""
 
     object: Json
     place: str
@@ -206,7 +206,7 @@ async def _dry_run(
 
 
 def refused_as_it_stands(submitted: Submitted, reason: str, message: str) -> UsageError:
-    """Return what to say of an object that is refused when it is created."""
+    """Return what to report of an object that is refused when it is created."""
     if reason != "AlreadyExists":
         return UsageError(f"{submitted.place}: {message}")
     name = submitted.object["metadata"].get("name")
@@ -217,7 +217,7 @@ def refused_as_it_stands(submitted: Submitted, reason: str, message: str) -> Usa
 
 
 def _check_json(document: Any, place: str, most: int) -> None:
-    """Refuse what JSON cannot say, and what is small in its file and endless with aliases copied.
+    """Refuse what JSON cannot state, and what is small in its file and endless with aliases copied.
 
     Raises:
         UsageError: it is longer than `most` characters, nested too deeply, or holds itself.
@@ -287,7 +287,7 @@ def _object(document: Any, place: str) -> Json:
 
 
 def _unknown(obj: Json, served: Sequence[Resource]) -> str:
-    """Say which kinds come nearest to one that is not served."""
+    """Return which kinds come nearest to one that is not served."""
     same = sorted({each.api_version for each in served if each.kind == obj["kind"]})
     if same:
         near = [f"{obj['kind']} of {version}" for version in same]

@@ -90,7 +90,7 @@ class _Device(Partial, frozen=True):
 
 
 class _Named(Partial, frozen=True):
-    """Something in a list that is told by its name."""
+    """Something in a list that is known by its name."""
 
     name: str | None = None
 
@@ -103,7 +103,7 @@ class _Typed(Partial, frozen=True, rename="camel"):
 
 
 class _Trainer(Partial, frozen=True):
-    """What a TrainJob says of its nodes."""
+    """What a TrainJob states of its nodes."""
 
     num_nodes: Count | None = None
     image: str | None = None
@@ -121,7 +121,7 @@ class _Reference(Partial, frozen=True):
 
 
 class _Declared(Partial, frozen=True):
-    """A pod set that somebody declares of an object that is wrapped."""
+    """A declared pod set of an object that is wrapped."""
 
     path: str | None = None
     replicas: Count | None = None

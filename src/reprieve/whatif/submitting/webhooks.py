@@ -37,7 +37,7 @@ _NAME: Final = "kubernetes.io/metadata.name"
 
 
 class Admission:
-    """The mutating webhooks over one overlay, asked in their order."""
+    """The mutating webhooks over one overlay, called in their order."""
 
     def __init__(self, overlay: Overlay, hooks: Sequence[Hook]) -> None:
         self._overlay = overlay
@@ -70,7 +70,7 @@ async def admit_by(
     source: QuotaSource,
     submitted: Iterable[Submitted],
 ) -> None:
-    """Have the overlay ask the plane's webhooks, if the cluster does."""
+    """Have the overlay call the plane's webhooks, if the cluster does."""
     settings = (await stored_settings(plane.context.client, source)).settings
     judged = [each.object for each in submitted if each.judged]
     alone = [each for each in submitted if not each.judged]

@@ -1,4 +1,4 @@
-"""What a victim of the scheduling plane is: a pod that is deleted, and gone by its watch.
+"""What a victim of the scheduling plane is: a pod that is deleted, until its watch shows it.
 
 1. Pods of a unit are marked before any victim is deleted; others are marked as they are deleted.
 2. All victims go but the last, which goes when the calls for all others have succeeded.

@@ -120,7 +120,7 @@ class GangPlane:
         return found
 
     def options_now(self) -> JobOptions:
-        """Return the options of jobs, with all gangs where those of victims go as a whole."""
+        """Return the options of jobs, with all gangs where victims' gangs are evicted whole."""
         if self.settings.policy.victim_gangs is not VictimGangs.ALL:
             return self.options
         return replace(self.options, gangs=self.book.bound())
