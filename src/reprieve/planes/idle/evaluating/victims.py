@@ -249,7 +249,7 @@ class IdleVictims:
         return (intent.metadata.name, victim.root.uid) in self._leaving
 
     def _deadline(self, intent: Preemption, victim: Victim) -> int:
-        """Return by when the pods of an evicted root should be gone: monotonic."""
+        """Return by when the pods of an evicted root should be deleted: monotonic."""
         key, policy = (intent.metadata.name, victim.root.uid), self._context.start.policy
         since = self._leaving.setdefault(key, self._context.clock.monotonic())
         allowed = (
