@@ -445,3 +445,26 @@ def test_pods_may_be_patched_only_where_they_are_told_in_files(tmp_path: Path) -
     assert told({"notice": {"enabled": True}}) == (False, False)
     assert told({"notice": {"enabled": False, "files": True}}) == (False, False)
     assert told({"notice": {"enabled": True, "files": True}}) == (True, True)
+
+
+def test_requested_evictions_are_answered_only_where_the_chart_says_so(tmp_path: Path) -> None:
+    def answered(values: dict[str, object]) -> tuple[set[str], list[str]]:
+        rendered = render(tmp_path, {"controllers": ["idle"], **values})
+        rules = [rule for role in rendered.all("ClusterRole") for rule in role["rules"]]
+        named = {
+            f"{verb} {resource}"
+            for rule in rules
+            if "lifecycle.k8s.io" in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        arguments = rendered.container["args"]
+        given = arguments.index("--eviction-notice") if "--eviction-notice" in arguments else None
+        return named, [] if given is None else arguments[given : given + 2]
+
+    assert answered({"notice": {"enabled": True}}) == (set(), [])
+    assert answered({"notice": {"enabled": False, "evictions": "10m"}}) == (set(), [])
+    assert answered({"notice": {"enabled": True, "evictions": "10m"}}) == (
+        {"list evictions", "watch evictions", "patch evictions/status"},
+        ["--eviction-notice", "10m"],
+    )

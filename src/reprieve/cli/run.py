@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubeworld.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
+from kubeworld.units.durations import HOUR, SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
 from reprieve.cli.options.plane_options import file_option, gates_option, profile_options
 from reprieve.units.errors import UsageError
@@ -76,6 +76,12 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     is_flag=True,
     help="Deliver notice by file to pods that request it (reprieve.dev/notice-file), and store "
     "the saves that they report; needs the right to patch pods.",
+)
+@click.option(
+    "--eviction-notice",
+    metavar="DURATION",
+    help="Give notice to pods whose eviction others request through the Eviction API "
+    "(lifecycle.k8s.io), for so long at most; 10s to 1h. Default: such requests are not answered.",
 )
 @click.option(
     "--named-series",
@@ -205,6 +211,7 @@ def operator_options(
     lease_duration: str,
     decision_limit: str,
     longest_silence: str,
+    eviction_notice: str | None = None,
     **plain: Any,
 ) -> OperatorOptions:
     """Return the settings of `run` from its flags, by their names, and the variables.
@@ -230,8 +237,18 @@ def operator_options(
         lease_duration=_duration("--lease-duration", lease_duration, SECOND),
         decision_limit=_duration("--decision-limit", decision_limit, SECOND // 4),
         longest_silence=_duration("--longest-silence", longest_silence, 5 * SECOND),
+        eviction_notice=_eviction_notice(eviction_notice),
         **plain,
     )
+
+
+def _eviction_notice(text: str | None) -> int:
+    if text is None:
+        return 0
+    found = _duration("--eviction-notice", text, 10 * SECOND)
+    if found > HOUR:
+        raise UsageError(f"--eviction-notice: {text} is too long; accepted: 1h or shorter")
+    return found
 
 
 def _begin_anew() -> None:

@@ -223,15 +223,26 @@ class Notices:
         name = intent.metadata.name
         if name in self._by_plan:
             return
-        units: dict[str, list[Victim]] = {}
-        for victim in intent.spec.victims:
-            if victim.notice is not None:
-                units.setdefault(victim.unit or victim.root.uid, []).append(victim)
-        self._by_plan[name] = [self._opened(intent, *each) for each in units.items()]
+        self._by_plan[name] = self._all_opened(intent)
         self.follow(intent, members)
         for id in self._by_plan[name]:
             self._told[id].keeps = keeps
             self._observe(self._told[id])
+
+    def released_before(self, intent: Preemption, members: Members) -> None:
+        """Answer pods for units that a former process released: they are evicted, not pardoned."""
+        for told in [self._told[id] for id in self._all_opened(intent)]:
+            told.notice = told.notice.ended(self._now()).released()
+            for pod in (pod for victim in told.victims for pod in members(victim) or ()):
+                told.pods.add(pod.uid)
+                self._by_pod[pod.uid].append(told.id)
+
+    def _all_opened(self, intent: Preemption) -> list[str]:
+        units: dict[str, list[Victim]] = {}
+        for victim in intent.spec.victims:
+            if victim.notice is not None:
+                units.setdefault(victim.unit or victim.root.uid, []).append(victim)
+        return [self._opened(intent, *each) for each in units.items()]
 
     def _opened(self, intent: Preemption, unit: str, victims: list[Victim]) -> str:
         said, plan = victims[0].notice, intent.metadata.name

@@ -16,6 +16,7 @@ __all__ = [
     "DISRUPTIONS",
     "ENDPOINT_SLICES",
     "EVENTS",
+    "EVICTIONS",
     "GPU_WORKLOADS",
     "HARM_BUDGETS",
     "KAIWO_CONFIGS",
@@ -82,6 +83,7 @@ NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SECRETS: Final = OwnResource(Resource("", "v1", "secrets", "Secret"))
 EVENTS: Final = Resource("", "v1", "events", "Event")
+EVICTIONS: Final = Resource("lifecycle.k8s.io", "v1alpha1", "evictions", "Eviction")
 LEASES: Final = OwnResource(Resource("coordination.k8s.io", "v1", "leases", "Lease"))
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 DEVICE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")

@@ -34,7 +34,7 @@ from reprieve.execution.notices import Notices, Told, Word
 from reprieve.operator.notice_polls import Answer, Polls
 from reprieve.operator.pod_tokens import ShownPod, Undecided
 from reprieve.telemetry.connections import IDLE_S, Connections, Limits, listening
-from reprieve.wording.displacements import NOTICE_REASON
+from reprieve.wording.displacements import notice_reason
 
 __all__ = ["NoticeDesk", "serve_notices"]
 
@@ -148,7 +148,7 @@ class NoticeDesk:
             "state": notice.state.value,
             "deadline": format_instant(Nanos(notice.due)),
             "now": format_instant(now),
-            "reason": NOTICE_REASON,
+            "reason": notice_reason(told.intent.spec.plane),
         }
         return Answer(200, msgspec.json.encode(shown).decode(), "application/json")
 

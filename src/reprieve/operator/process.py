@@ -257,6 +257,7 @@ async def _served(
             )
             if options.notice_files and not options.dry_run:
                 runners.append(ToldFiles(given.notices, client, given.fence, clock))
+            runners += _responder(given, given.notices)
         beside: list[Runner] = [events, lag, harm, *_keepers_of_harm(given, harm), *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
@@ -292,7 +293,20 @@ def _tells(given: Surroundings) -> bool:
     settings = given.settings
     of_quota = {} if settings.quota is None else settings.quota.section or {}
     of_scheduling = settings.scheduling is not None and settings.scheduling.notice.most
-    return bool(settings.start.notice.most or of_scheduling or of_quota.get("notice"))
+    in_planes = settings.start.notice.most or of_scheduling or of_quota.get("notice")
+    return bool(in_planes or given.options.eviction_notice)
+
+
+def _responder(given: Surroundings, notices: Notices) -> list[Runner]:
+    """Return who answers evictions that others request, where that is wanted."""
+    options = given.options
+    if not options.eviction_notice or options.dry_run:
+        return []
+    # Here, since most operators answer none.
+    from reprieve.execution.evictions.responder import EvictionResponder
+
+    most = options.eviction_notice
+    return [EvictionResponder(notices, given.client, given.fence, given.clock, most)]
 
 
 @contextlib.asynccontextmanager

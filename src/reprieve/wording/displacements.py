@@ -9,25 +9,29 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Final
 
 from kubeworld.units.durations import format_duration
 from reprieve.engine.disruptions.questions import Enforcement
 
 __all__ = [
+    "EVICTION",
     "NOBODY",
-    "NOTICE_REASON",
     "REPEATED",
     "known_as",
+    "notice_reason",
     "repeated_text",
+    "requested_by",
     "rule_text",
     "spared_by",
 ]
 
 #: For whom work made way where room was wanted for nothing.
 NOBODY: Final = "nobody"
-#: Why a pod is told before its eviction: the preemptor is nobody's business.
-NOTICE_REASON: Final = "another workload needs the capacity"
+#: What stands in place of a plane where others request an eviction through the Eviction API.
+EVICTION: Final = "eviction"
+_MOST_REQUESTERS: Final = 3  # that are named
 #: Reason of the event on work that is displaced again and again.
 REPEATED: Final = "DisplacedRepeatedly"
 _DIGITS: Final = 4
@@ -87,9 +91,26 @@ _SCHEDULING: Final = (
 )
 
 
+def notice_reason(plane: str) -> str:
+    """Return why a pod is told before its eviction: the preemptor is nobody's business."""
+    if plane == EVICTION:
+        return "its eviction was requested"
+    return "another workload needs the capacity"
+
+
+def requested_by(requesters: Sequence[str]) -> str:
+    """Return the rule of an eviction that others requested."""
+    named = ", ".join(requesters[:_MOST_REQUESTERS])
+    more = len(requesters) - _MOST_REQUESTERS
+    others = f" and {more} more" if more > 0 else ""
+    return (
+        f"its eviction was requested by {named}{others}" if named else "its eviction was requested"
+    )
+
+
 def rule_text(plane: str, rule: str) -> str:
     """Return why work was chosen; a rule that is not known here is stated as it is."""
-    if plane == "scheduling":
+    if plane in ("scheduling", EVICTION):
         return rule
     return _of(plane, rule)[0]
 

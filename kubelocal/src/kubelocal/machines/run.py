@@ -11,6 +11,7 @@ from kubelocal.machines.budgets import DisruptionController
 from kubelocal.machines.claims import ClaimsController, ReservationsController
 from kubelocal.machines.endpoints import EndpointsController
 from kubelocal.machines.events import EventLog, Recorder
+from kubelocal.machines.evictions import EvictionRequests
 from kubelocal.machines.garbage import GarbageCollector
 from kubelocal.machines.informer import Informer
 from kubelocal.machines.node.devices import DeviceDriver
@@ -117,6 +118,7 @@ class Machines:
             TaintEviction(self.informer, clock, recorder("taint-eviction-controller")),
             DisruptionController(self.informer, clock),
             PodGarbageCollector(self.informer, clock),
+            EvictionRequests(self.informer, clock),
             EndpointsController(self.informer),
             PodGroupProtection(self.informer),
             PodGroupMaker(self.informer, workloads),

@@ -30,7 +30,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import Conflict, Forbidden, Invalid, NotFound
 from reprieve.kube.resource import PODS
 from reprieve.kube.writes import Priority
-from reprieve.wording.displacements import NOTICE_REASON
+from reprieve.wording.displacements import notice_reason
 
 __all__ = ["ToldFiles"]
 
@@ -115,6 +115,6 @@ def _text(told: Told) -> str:
             "id": told.id,
             "state": str(State.PARDONED if stays else State.NOTICED),
             "deadline": format_instant(Nanos(told.notice.due)),
-            "reason": NOTICE_REASON,
+            "reason": notice_reason(told.intent.spec.plane),
         }
     )

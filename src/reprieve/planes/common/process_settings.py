@@ -49,7 +49,8 @@ class OperatorOptions:
     would hold, in place of it. `decision_log`: a file, or `-`.
     `named_series`: how many names of tenants' work metrics show. `notify`: hosts of webhooks that
     may be called, `notify_key`: a file with what messages are signed with. `notice_port`: where
-    pods ask for notices, None where they cannot; `notice_files`: pods are told in files, too.
+    pods ask for notices, None where they cannot; `notice_files`: pods are told in files, too;
+    `eviction_notice`: the longest notice where others request an eviction, 0: not answered.
     """
 
     controllers: tuple[str, ...]
@@ -82,6 +83,7 @@ class OperatorOptions:
     decision_log: str | None = None
     notice_port: int | None = None
     notice_files: bool = False
+    eviction_notice: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ __all__ = [
     "serves",
 ]
 
+_EVICTIONS: Final = "EvictionRequestAPI"
 DEFAULTS: Final[Mapping[str, bool]] = MappingProxyType(
     {
         "GenericWorkload": True,
@@ -36,6 +37,7 @@ DEFAULTS: Final[Mapping[str, bool]] = MappingProxyType(
         "DRAWorkloadResourceClaims": True,
         "PodGroupPreemptionPolicy": False,
         "CompositePodGroup": False,
+        _EVICTIONS: False,
         # Only schedulers look at these.
         "DRANodeAllocatableResources": False,
         "PreemptionPolicyTransformer": False,
@@ -63,6 +65,8 @@ _KINDS: Final = {
     "podgroups.scheduling.k8s.io": "GenericWorkload",
     "workloads.scheduling.k8s.io": "GenericWorkload",
     "compositepodgroups.scheduling.k8s.io": "CompositePodGroup",
+    "evictionrequests.lifecycle.k8s.io": _EVICTIONS,
+    "evictions.lifecycle.k8s.io": _EVICTIONS,
 }
 # Fields of groups and of their templates that are left out while their gate is off.
 _DROPPED: Final = {
@@ -106,10 +110,12 @@ def drop_disabled(kind: Kind, obj: dict[str, Any], old: Mapping[str, Any] | None
     if kind.resource == "pods":
         if "GenericWorkload" not in kind.features and "schedulingGroup" not in _spec(old):
             obj.get("spec", {}).pop("schedulingGroup", None)
+        if _EVICTIONS not in kind.features and "evictionResponders" not in _spec(old):
+            obj.get("spec", {}).pop("evictionResponders", None)
     elif kind.resource in ("jobs.batch", "cronjobs.batch"):
         if "scheduling" not in _job_spec(kind, old):
             _job_spec(kind, obj).pop("scheduling", None)
-    elif kind.resource in _KINDS:
+    elif kind.group == "scheduling.k8s.io" and kind.resource in _KINDS:
         for name, gate in _DROPPED.items():
             if gate in kind.features or any(one.get(name) for one in _holders(_spec(old))):
                 continue
@@ -124,7 +130,7 @@ def problems(
     kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any] | None
 ) -> Iterator[causes.Cause]:
     """Yield the fields of a pod group or workload that are refused as the gates stand."""
-    if kind.resource not in _KINDS:
+    if kind.group != "scheduling.k8s.io" or kind.resource not in _KINDS:
         return
     spec = obj.get("spec") or {}
     if "CompositePodGroup" not in kind.features:

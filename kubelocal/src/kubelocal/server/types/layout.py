@@ -38,6 +38,7 @@ GROUPS: Mapping[str, str] = {
     "core": "",
     "discovery": "discovery.k8s.io",
     "events": "events.k8s.io",
+    "lifecycle": "lifecycle.k8s.io",
     "policy": "policy",
     "rbac": "rbac.authorization.k8s.io",
     "resource": "resource.k8s.io",

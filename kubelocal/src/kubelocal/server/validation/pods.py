@@ -17,6 +17,7 @@ from kubelocal.server.types.metadata import (
 )
 from kubelocal.server.validation import affinity
 from kubelocal.server.validation import containers as containers_of
+from kubelocal.server.validation.evictions import responders
 from kubelocal.server.validation.resources import container_resources, non_negative
 
 __all__ = ["pod", "pod_spec", "pod_template_spec", "pod_update"]
@@ -92,6 +93,7 @@ def pod_spec(spec: Object, field: str, *, is_pod: bool = False) -> Iterator[Caus
             yield causes.bad(f"{field}.schedulingGroup", "", "must specify one of: `podGroupName`")
         elif (problem := subdomain_problem(name)) is not None:
             yield causes.bad(f"{field}.schedulingGroup.podGroupName", name, problem)
+    yield from responders(spec, field)
     gates: set[str] = set()
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
         here = f"{field}.schedulingGates[{index}]"

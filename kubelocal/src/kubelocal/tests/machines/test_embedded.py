@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,11 @@ class Embedded:
         data: Path | None = None,
         seed: int = 0,
         without: Sequence[str] = ("heartbeats",),
+        feature_gates: Mapping[str, bool] | None = None,
         **options: Any,
     ) -> None:
         self.clock = VirtualClock()
-        self.cluster = EmbeddedCluster(clock=self.clock, data=data)
+        self.cluster = EmbeddedCluster(clock=self.clock, data=data, feature_gates=feature_gates)
         self.objects = EmbeddedObjects(self.cluster.api)
         nodes = [gpu_node("gpu-0", 8)]
         self.machines = Machines(
