@@ -56,6 +56,7 @@ def test_one_module_writes_statuses_and_the_planes_say_what_they_are() -> None:
     assert set(_found(r'subresource="status"|\.update_status\(')) == set(_STATUSES)
     # The writer that gathers wishes, and where one object is judged by itself.
     assert set(_found(r"\bwrite_status\(")) == {
+        "execution/evictions/responder.py",
         "execution/pod_victims.py",
         "execution/writes/reserve.py",
         "execution/writes/statuses.py",

@@ -62,7 +62,9 @@ def told(name: str, state: State = State.NOTICED) -> Told:
     """Return the notice of a unit of one pod."""
     root = ObjectRef("v1", "Pod", name, f"uid-{name}", "team")
     notice = replace(Notice(_DEADLINE, _DEADLINE, frozenset()), state=state)
-    found = Told(name, cast("Any", None), [cast("Any", SimpleNamespace(root=root))], notice, 0)
+    plan = SimpleNamespace(spec=SimpleNamespace(plane="scheduling"))
+    victim = SimpleNamespace(root=root)
+    found = Told(name, cast("Any", plan), [cast("Any", victim)], notice, 0)
     found.names = {f"uid-{name}": name}
     return found
 

@@ -92,7 +92,7 @@ _SCHEDULING: Final = (
 
 
 def notice_reason(plane: str) -> str:
-    """Return why a pod is told before its eviction: the preemptor is nobody's business."""
+    """Return the reason that a notice gives its pods; it does not name the preemptor."""
     if plane == EVICTION:
         return "its eviction was requested"
     return "another workload needs the capacity"

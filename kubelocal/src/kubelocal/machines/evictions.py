@@ -1,4 +1,4 @@
-"""The evictionrequest-controller: Evictions for what EvictionRequests of pods ask for.
+"""The evictionrequest-controller: makes Evictions for EvictionRequests of pods.
 
 There is one Eviction for each target, named after the pod and the first letters of its uid. It goes
 when the last request for its target has gone. The last responder of every pod deletes it here;
@@ -34,7 +34,7 @@ class Target(NamedTuple):
 
 
 class EvictionRequests:
-    """Keeps Evictions and what the requests say of them."""
+    """Reconciles Evictions, and the statuses of their requests."""
 
     name = "evictionrequests"
 

@@ -1,4 +1,4 @@
-"""The status of an Eviction (`lifecycle.k8s.io`): whose turn it is to help a pod to go.
+"""The status of an Eviction (`lifecycle.k8s.io`): which responder is active.
 
 1. The responders of a pod are those of its spec, and the one that calls the eviction subresource,
    with priority 100. A higher priority is asked first; of equal ones the name whose domain comes
@@ -50,7 +50,7 @@ def responders_of(pod: Object) -> list[dict[str, Any]]:
 def eviction_status(
     eviction: Object, intents: Mapping[str, str], pod: Object | None, now: Nanos
 ) -> tuple[dict[str, Any], int | None]:
-    """Return the status of an Eviction, and the nanoseconds until it has to be asked again.
+    """Return the status of an Eviction, and the nanoseconds until it has to be computed again.
 
     Args:
         eviction: with the status that it has.

@@ -1,4 +1,4 @@
-"""What the pod of an Eviction asks for, and what its class and queues allow.
+"""Notice requested by the pod of an Eviction, and what its class and queues allow.
 
 Read once, when its eviction is requested: such evictions are few. What is not served or may not be
 read allows everything. Source: `docs/notice-reference.md`.
@@ -35,7 +35,7 @@ _LABELS: Final = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/local-queue-name"
 
 
 class AskingPod(NamedTuple):
-    """A pod: nanoseconds that it asks for and that it is allowed, and its lineage."""
+    """A pod's requested and allowed notice in nanoseconds, and its lineage."""
 
     asked: int
     allowed: int
@@ -54,7 +54,7 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 async def asking_pod(client: Reader, namespace: str, name: str, uid: str) -> AskingPod | None:
-    """Return what a pod asks for, None where it has ended, or another one has its name.
+    """Return the notice of a pod, None where it has ended, or another one has its name.
 
     Raises:
         ApiError: to be tried again.
@@ -71,7 +71,7 @@ async def asking_pod(client: Reader, namespace: str, name: str, uid: str) -> Ask
 
 
 async def has_ended(client: Reader, namespace: str, name: str, uid: str) -> bool:
-    """Return whether a pod has ended or is gone.
+    """Return whether a pod has ended or does not exist.
 
     Raises:
         ApiError: to be tried again.

@@ -37,6 +37,7 @@ from reprieve.execution.evictions.turns import Turn, plan_of, turn_of
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.notices import Asking, Member, Notices, Told
 from reprieve.execution.steps import each_of
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.kube.bodies import PatchType
 from reprieve.kube.cache import Cache
 from reprieve.kube.client import Client
@@ -69,7 +70,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Answered:
-    """An Eviction whose pod was told. Monotonic instants but `heard`, which is on the wall."""
+    """An Eviction whose pod has notice. Monotonic instants but `heard`, which is on the wall."""
 
     turn: Turn
     plan: Preemption
@@ -176,7 +177,7 @@ class EvictionResponder:
     # The beginning.
 
     async def _begin(self, turn: Turn) -> None:
-        """Write the deadline, and tell the pod."""
+        """Write the deadline, then notify the pod."""
         pod = await asking_pod(self._client, turn.namespace, turn.pod, turn.pod_uid)
         if pod is None:
             await self._complete(turn, "the pod has ended")
@@ -205,7 +206,7 @@ class EvictionResponder:
         )
 
     async def _take_over_completed(self, turn: Turn) -> None:
-        """Tell a pod for which a former process has answered that it is evicted, not pardoned."""
+        """Restore the released notice of a pod for which a former process has answered."""
         self._over.add(turn.uid)
         pod = await asking_pod(self._client, turn.namespace, turn.pod, turn.pod_uid)
         if pod is not None and turn.promised:
@@ -257,19 +258,18 @@ class EvictionResponder:
             mine["expectedCompletionTime"] = format_instant(Nanos(promised))
         if completes:
             mine["completionTime"] = now
-        patch = {"metadata": {"uid": turn.uid}, "status": {"responders": [mine]}}
+        change = StatusChange(
+            EVICTIONS,
+            turn.namespace,
+            turn.name,
+            turn.uid,
+            {"responders": [mine]},
+            patch_type=PatchType.STRATEGIC,
+        )
         try:
-            await self._writer.patch(
-                EVICTIONS,
-                turn.namespace,
-                turn.name,
-                patch,
-                _Head,
-                patch_type=PatchType.STRATEGIC,
-                subresource="status",
-            )
+            await write_status(self._writer, change, _Head)
         except (NotFound, Conflict):
-            log.info("Eviction %s/%s is gone before it was answered", turn.namespace, turn.name)
+            log.info("Eviction %s/%s was deleted before it was answered", turn.namespace, turn.name)
 
 
 def _report(trouble: Exception) -> None:

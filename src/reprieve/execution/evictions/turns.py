@@ -1,4 +1,4 @@
-"""What an Eviction says to this responder: one row of each that names it.
+"""Rows of Evictions, as far as this responder reads them.
 
 Source: KEP-4563, and `docs/notice-drains.md`.
 """
@@ -54,17 +54,17 @@ class Turn:
 
     @property
     def active(self) -> bool:
-        """Whether this responder is asked and has not answered yet."""
+        """Whether it is the turn of this responder, which has not answered yet."""
         return self.state == _ACTIVE and not self.completed
 
     @property
     def canceled(self) -> bool:
-        """Whether nobody wants the eviction any more."""
+        """Whether all requests are withdrawn."""
         return self.state == _CANCELED
 
 
 def turn_of(eviction: Eviction) -> Turn:
-    """Return what an Eviction says."""
+    """Return the row of an Eviction."""
     metadata, status, target = eviction.metadata, eviction.status, eviction.spec.target.pod
     turns = status.target_responders or ()
     mine = next((each for each in status.responders or () if each.name == RESPONDER), Responder())

@@ -59,7 +59,7 @@ def eviction(obj: Object) -> Iterator[Cause]:
 
 
 def eviction_update(new: Object, old: Object) -> Iterator[Cause]:
-    """Check that nothing changes but what an active responder may say, and turns that go on."""
+    """Check that only active responders report, and that ended turns stay ended."""
     if new["spec"] != old["spec"]:
         yield causes.bad("spec.target", None, "field is immutable")
     before, after = old.get("status") or {}, new.get("status") or {}
