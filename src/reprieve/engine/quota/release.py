@@ -3,8 +3,12 @@
 Asked where the idle plane and the quota plane decide together. Units of idle work, oldest first,
 are taken from the snapshot of what holds quota until all pod sets of the workload get their flavors
 without preemption and, where nodes are looked at, every pod has one. Who can be put back is put
-back, the youngest first. The same is done from the smallest unit to the largest, and with each unit
-alone; the set with the fewest devices is the answer, that of the oldest among equals.
+back, the youngest first. The same is done from the smallest unit to the largest, with each unit
+alone, and with every set of up to seven units that holds fewer devices than the best so far; the
+set with the fewest devices is the answer, that of the oldest among equals.
+
+A set that passes one half of the proof is refused: `QuotaOnly` where not all pods would have a
+node, `RoomOnly` where they would and quota lacks, with what lacks of it.
 
 Where no set is enough, and the rules of its queue find nobody either, pods count as gone that the
 scheduling plane may preempt for it once it has its quota: the idle work goes beside work of lower
@@ -24,7 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from enum import StrEnum
+from itertools import combinations, islice
 from typing import Final, Protocol
 
 from kubeworld.units.instants import Nanos
@@ -41,13 +46,16 @@ from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.topology.places import NodeUse
 from reprieve.units.ids import Uid
 
-__all__ = ["IdleUnit", "NodeTest", "Promise", "Release", "Standing", "release"]
+__all__ = ["IdleUnit", "NodeTest", "PassedHalf", "Promise", "Release", "Standing", "release"]
 
 #: How many of those that wait in the same cohort are asked about, by ClusterQueue.
 _RIVALS: Final = 20
 _MOST_RIVALS: Final = 200  # of all of them
 #: How many units are tried alone.
 _ALONE: Final = 100
+#: Of how many units every set is tried, and how many sets at most.
+_ALL_SETS: Final = 7
+_MOST_SETS: Final = 64
 _PREEMPTING: Final = Outcome.PREEMPTING
 
 
@@ -74,9 +82,18 @@ class Promise:
     pods: tuple[Uid, ...] = ()
 
 
+class PassedHalf(StrEnum):
+    """The half of the proof that all idle work together passes, where it fails the other one."""
+
+    QUOTA = "QuotaOnly"
+    ROOM = "RoomOnly"
+
+
 @dataclass(frozen=True, slots=True)
 class Release:
     """The answer. `units`: names, oldest first, empty with `why`; `waits`: ask again later.
+
+    `half`: of the proof that passes, where nobody is evicted since the other one fails.
 
     `placed`: every pod of the workload has a node with these gone; `mixed`: it has one once the
     scheduling plane has preempted others for it as well.
@@ -87,6 +104,7 @@ class Release:
     waits: bool = False
     placed: bool = False
     mixed: bool = False
+    half: PassedHalf | None = None
 
 
 class NodeTest(Protocol):
@@ -156,7 +174,7 @@ def release(standing: Standing, key: str, units: Sequence[IdleUnit]) -> Release:
             return Release(why="its quota is free, and others make room for its pods where they go")
         found = _fewest(search, useful)
     if found is None:
-        return Release(why="all idle work together is not enough for it")
+        return search.refused(useful)
     other = search.first_served(found)
     if other:
         return Release(why=f"what comes free would go to {other}, whose turn comes first")
@@ -178,8 +196,20 @@ def _fewest(search: _Search, useful: Sequence[IdleUnit]) -> tuple[IdleUnit, ...]
         if unit.devices >= _devices(best):
             break
         if search.fits((unit,)):
-            return (unit,)
-    return best
+            best = (unit,)
+            break
+    return _smaller_set(search, useful, _devices(best)) or best
+
+
+def _smaller_set(
+    search: _Search, useful: Sequence[IdleUnit], most: int
+) -> tuple[IdleUnit, ...] | None:
+    """Return the set with the fewest devices below `most`; None without any, or of many units."""
+    if len(useful) > _ALL_SETS:
+        return None
+    sets = [some for size in range(2, len(useful)) for some in combinations(useful, size)]
+    smaller = sorted((some for some in sets if _devices(some) < most), key=_devices)
+    return next((some for some in smaller[:_MOST_SETS] if search.fits(some)), None)
 
 
 def _devices(units: Iterable[IdleUnit]) -> int:
@@ -288,6 +318,23 @@ class _Search:
             return False
         pods = [uid for unit in gone for uid in unit.pods]
         return self._on_nodes(self.workload, assignment, pods)
+
+    def refused(self, units: Iterable[IdleUnit]) -> Release:
+        """Return the answer where not even all of these are enough, with the half that passes."""
+        gone = tuple(units)
+        why = "all idle work together is not enough for it"
+        assignment = _assignment(self.without(gone), self.workload, self.queue)
+        if assignment.mode is Mode.FIT:
+            why += ": it would have its quota, but not all of its pods a node"
+            return Release(why=why, half=PassedHalf.QUOTA)
+        if self.standing.nodes is None:
+            return Release(why=why)
+        pods = [uid for unit in gone for uid in unit.pods]
+        if not self._on_nodes(self.workload, assignment, pods):
+            return Release(why=f"{why}: neither for its quota nor for its nodes")
+        lacking = ", ".join(reason for each in assignment.pod_sets for reason in each.reasons)
+        why += f": its pods would have nodes, but it lacks quota: {lacking}"
+        return Release(why=why, half=PassedHalf.ROOM)
 
     def without(self, units: Iterable[IdleUnit]) -> Snapshot:
         """Return the snapshot with the quota of these free."""

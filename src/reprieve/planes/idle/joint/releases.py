@@ -88,7 +88,8 @@ class Releases:
             answer = await quota.release(key, free, promised)
             if answer.waits:
                 waits.add(demand.key)
-            self._log_answer(demand, answer.why)
+            half = "" if answer.half is None else f"{answer.half}: "
+            self._log_answer(demand, half + answer.why)
             devices = sum(units[name][0].devices for name in answer.units)
             if not answer.units or (debt is not None and devices > debt.devices):
                 continue
@@ -161,7 +162,7 @@ class Releases:
         if self._told.get(demand.key, "") != why:
             log.log(
                 logging.INFO if why else logging.DEBUG,
-                "%s waits for quota, and no idle work goes for it: %s",
+                "%s waits for quota, and no idle work is evicted for it: %s",
                 demand.key,
                 why,
             )
