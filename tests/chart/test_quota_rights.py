@@ -52,6 +52,8 @@ NOT_ON_THE_TOUR = {
     ("update", "kueue.x-k8s.io", "resourceflavors"),
     ("get", "kueue.x-k8s.io", "admissionchecks"),
     ("update", "kueue.x-k8s.io", "admissionchecks"),
+    ("get", "kueue.x-k8s.io", "topologies"),
+    ("update", "kueue.x-k8s.io", "topologies"),
     ("patch", "kueue.x-k8s.io", "cohorts/status"),
     # The embedded cluster has no such kind.
     ("watch", "node.k8s.io", "runtimeclasses"),

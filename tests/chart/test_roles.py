@@ -187,7 +187,7 @@ def test_the_quota_plane_has_the_rights_to_every_kind_of_its_table(tmp_path: Pat
         ("resource.k8s.io", "resourceclaimtemplates"): {"list", "watch"},
         ("reprieve.dev", "preemptions"): {"list", "watch"},
         ("kueue.x-k8s.io", "cohorts"): {"list", "watch"},
-        ("kueue.x-k8s.io", "topologies"): {"list", "watch"},
+        ("kueue.x-k8s.io", "topologies"): READ | {"update"},
         ("kueue.x-k8s.io", "localqueues"): {"list", "watch"},
         ("kueue.x-k8s.io", "workloadpriorityclasses"): {"list", "watch"},
         ("kueue.x-k8s.io", "admissionchecks"): READ | {"update"},

@@ -35,6 +35,7 @@ __all__ = [
     "GPU",
     "KINDS",
     "PODS",
+    "UNIT",
     "Site",
     "deployment",
     "gang",

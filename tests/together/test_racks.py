@@ -11,7 +11,7 @@ import pytest
 
 from reprieve.scenarios.model import NodeSpec
 from tests.oracle.racks import Held, fits_in_a_rack, least_by_rack
-from tests.together.site import Site, job, node, site
+from tests.together.site import KINDS, UNIT, Site, job, node, site
 
 LEVELS = ("rack", "kubernetes.io/hostname")
 HOST = "kubernetes.io/hostname"
@@ -132,6 +132,42 @@ async def test_work_that_asks_for_no_level_gets_the_nodes_where_fewest_devices_g
         await cluster.runs(*full, *half)
         evicted = await cluster.demand(wanted(within=""))
         assert (evicted, cluster.placed("wanted")) == ({"half-0": 4, "half-1": 4}, 2)
+
+
+@pytest.mark.thorough
+async def test_a_placed_pod_that_the_scheduling_plane_preempts_waits_for_its_node(
+    tmp_path: Path,
+) -> None:
+    """Its gang keeps its quota and its places; nobody else is placed where it waits."""
+    gang = job("gang", "b", queued=True, pods=2, gpus=8, within="rack", priority="low")
+    urgent = job("urgent", "a", gpus=8, priority="high", nodeSelector={HOST: "r0-0"})
+    planes, quotas = "scheduling,quota", {"a": 0, "b": 32}
+    nodes = racks((8, 8), (8, 8))
+    async with site(tmp_path, nodes, quotas, levels=LEVELS, planes=planes) as cluster:
+        await cluster.runs(gang)
+        assert nodes_of(cluster, "gang") == {"r0-0", "r0-1"}
+        (stays,) = (p for _, p in cluster.running() if p["spec"]["nodeName"] == "r0-1")
+        evicted = await cluster.demand(urgent)
+        assert (evicted, nodes_of(cluster, "urgent")) == ({"gang": 8}, {"r0-0"})
+        assert await waiting(cluster, "gang") == [{HOST: "r0-0"}]
+        evicted = await cluster.demand(job("other", "b", queued=True, gpus=8, within=HOST))
+        assert (evicted, nodes_of(cluster, "other")) == ({}, {"r1-0"})
+        await cluster.client.delete(KINDS["Job"], "a", "urgent")
+        await cluster.rest()
+        assert nodes_of(cluster, "gang") == {"r0-0", "r0-1"}
+        kept = [p for _, p in cluster.running() if p["spec"]["nodeName"] == "r0-1"]
+        assert [p["metadata"]["uid"] for p in kept] == [stays["metadata"]["uid"]]
+        assert await waiting(cluster, "gang") == []
+
+
+async def waiting(cluster: Site, unit: str) -> list[dict[str, str]]:
+    """Return what the pods of a unit that have no node select nodes by."""
+    page = await cluster.client.list(KINDS["Pod"], dict, label_selector=f"{UNIT}={unit}")
+    return [
+        {key: value for key, value in pod["spec"].get("nodeSelector", {}).items() if key == HOST}
+        for pod in page.items
+        if not pod["spec"].get("nodeName")
+    ]
 
 
 @pytest.mark.thorough

@@ -408,7 +408,7 @@ class TopologySpec(_Struct, frozen=True):
 class Topology(_Struct, frozen=True):
     """The levels of a tree of nodes."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: MetaWithFinalizers = MetaWithFinalizers()
     spec: TopologySpec = TopologySpec()
 
 

@@ -34,9 +34,9 @@ def uninstall(
 
     Scales the operator's Deployment to zero, ends the conversion of Kueue's kinds, empties the
     webhook configurations, and removes Reprieve's finalizers from Workloads, ClusterQueues,
-    ResourceFlavors, AdmissionChecks and queued pods. Nothing is deleted, and nothing that waits is
-    started. The chart runs it before `helm uninstall`; run it yourself where Helm does not remove
-    the release, or where rbac.create is off.
+    ResourceFlavors, AdmissionChecks, Topologies and queued pods. Nothing is deleted, and nothing
+    that waits is started. The chart runs it before `helm uninstall`; run it yourself where Helm
+    does not remove the release, or where rbac.create is off.
     """
     asyncio.run(_uninstall(operator_namespace, dry_run, kubeconfig, context))
 

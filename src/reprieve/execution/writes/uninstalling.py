@@ -6,8 +6,9 @@
 3. Kueue's definitions that Reprieve installed convert by themselves no more (strategy None): an
    old version is served with the fields as they are stored; it would be refused.
 4. Empty the webhook configurations, which else refuse the writes below.
-5. Take Reprieve's finalizers off Workloads, ClusterQueues, ResourceFlavors, AdmissionChecks and
-   queued pods. No work is deleted, started or let go: jobs that wait stay suspended, pods gated.
+5. Take Reprieve's finalizers off Workloads, ClusterQueues, ResourceFlavors, AdmissionChecks,
+   Topologies and queued pods. No work is deleted, started or let go: jobs that wait stay
+   suspended, pods gated.
 
 Kinds that another installation of Kueue owns are left alone. Repeating it changes nothing.
 Source: specification of the quota plane, section 12.
@@ -47,6 +48,7 @@ _HELD: Final = (
     Resource(_GROUP, "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False),
     Resource(_GROUP, "v1beta2", "resourceflavors", "ResourceFlavor", namespaced=False),
     Resource(_GROUP, "v1beta2", "admissionchecks", "AdmissionCheck", namespaced=False),
+    Resource(_GROUP, "v1beta2", "topologies", "Topology", namespaced=False),
 )
 _LONGEST_WAIT: Final = 120 * SECOND
 

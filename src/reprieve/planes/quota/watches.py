@@ -56,7 +56,7 @@ COHORTS: Final = _kueue("cohorts", "Cohort")
 FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
 #: Below it no pod has its priority.
 LOWEST: Final = -(2**31)
-_TOPOLOGIES: Final = _kueue("topologies", "Topology")
+TOPOLOGIES: Final = _kueue("topologies", "Topology")
 _CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
 CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
 _PRIORITIES: Final = Resource(
@@ -151,7 +151,7 @@ class Watches:
         self.local_queues = watch(LOCAL_QUEUES, kueue.LocalQueue)
         self.cohorts = watch(COHORTS, kueue.Cohort)
         self.flavors = watch(FLAVORS, kueue.ResourceFlavor)
-        self.topologies = watch(_TOPOLOGIES, kueue.Topology, required=False)
+        self.topologies = watch(TOPOLOGIES, kueue.Topology, required=False)
         self.classes = watch(_CLASSES, kueue.WorkloadPriorityClass)
         self.checks = watch(CHECKS, kueue.AdmissionCheck)
         self.namespaces = watch(NAMESPACES, Namespace)

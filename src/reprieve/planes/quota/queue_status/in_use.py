@@ -1,15 +1,18 @@
-"""ClusterQueues, ResourceFlavors and AdmissionChecks that are in use stay until they are not.
+"""ClusterQueues, ResourceFlavors, AdmissionChecks and Topologies that are in use are kept.
 
-A finalizer holds them: the webhook puts it on at creation, here it is put on what the webhook
-missed. It is taken off an object that is being deleted, a ClusterQueue once no workload holds its
-quota, a ResourceFlavor or AdmissionCheck once no ClusterQueue has it.
+A finalizer keeps them: the webhook adds it to queues and flavors at creation, and it is added here
+to all others. It is removed from an object that is being deleted, from a ClusterQueue once no
+workload holds its quota, from a ResourceFlavor or AdmissionCheck once no ClusterQueue has it, and
+from a Topology once no ResourceFlavor has it.
 
-Source: specification of the quota plane, section 12; the reference's controllers of these kinds.
+Source: specification of the quota plane, section 12; of topology-aware scheduling, section 1.1;
+the reference's controllers of these kinds.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from kubeworld.units.durations import SECOND
 from reprieve.api.kueue import (
@@ -17,6 +20,7 @@ from reprieve.api.kueue import (
     AdmissionCheck,
     ClusterQueue,
     ResourceFlavor,
+    Topology,
     Workload,
 )
 from reprieve.execution.writes.finalizers import toggle_finalizer
@@ -24,14 +28,22 @@ from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import Resource
 from reprieve.kube.writes import Priority
+from reprieve.planes.common.mirrors.watching import Watch
 from reprieve.planes.common.persistent import alone
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.state import QuotaState
-from reprieve.planes.quota.watches import CHECKS, CLUSTER_QUEUES, FLAVORS, Held, Watches
+from reprieve.planes.quota.watches import (
+    CHECKS,
+    CLUSTER_QUEUES,
+    FLAVORS,
+    TOPOLOGIES,
+    Held,
+    Watches,
+)
 
 __all__ = ["InUse"]
 
-W = TypeVar("W", ClusterQueue, ResourceFlavor, AdmissionCheck)
+W = TypeVar("W", ClusterQueue, ResourceFlavor, AdmissionCheck, Topology)
 
 
 class InUse:
@@ -46,19 +58,21 @@ class InUse:
     async def run(self) -> None:
         """Look at all of them once a second, until cancelled."""
         while True:
-            for queue in list(self._watches.cluster_queues.cache):
-                with alone(log, f"the finalizer of {queue.name}"):
-                    if self._is_due(queue) and not (_goes(queue) and self._holders(queue.name)):
-                        await self._change(queue, CLUSTER_QUEUES)
-            for flavor in list(self._watches.flavors.cache):
-                with alone(log, f"the finalizer of {flavor.name}"):
-                    if self._is_due(flavor) and not (_goes(flavor) and self._users(flavor.name)):
-                        await self._change(flavor, FLAVORS)
-            for check in list(self._watches.checks.cache):
-                with alone(log, f"the finalizer of {check.name}"):
-                    if self._is_due(check) and not (_goes(check) and self._asks(check.name)):
-                        await self._change(check, CHECKS)
+            watches = self._watches
+            await self._keep(watches.cluster_queues, CLUSTER_QUEUES, self._holders)
+            await self._keep(watches.flavors, FLAVORS, self._users)
+            await self._keep(watches.checks, CHECKS, self._asks)
+            await self._keep(watches.topologies, TOPOLOGIES, self._built_on)
             await self._context.clock.sleep(SECOND)
+
+    async def _keep(
+        self, watch: Watch[Any, Held[W]], resource: Resource, in_use: Callable[[str], bool]
+    ) -> None:
+        """Add the finalizer to objects that stay, and remove it from those that end unused."""
+        for held in list(watch.cache):
+            with alone(log, f"the finalizer of {held.name}"):
+                if self._is_due(held) and not (_goes(held) and in_use(held.name)):
+                    await self._change(held, resource)
 
     def _is_due(self, held: Held[W]) -> bool:
         finalizers = held.object.metadata.finalizers or ()
@@ -67,6 +81,12 @@ class InUse:
     def _users(self, flavor: str) -> bool:
         """Return whether a ClusterQueue has a flavor."""
         return any(_has(queue.object, flavor) for queue in self._watches.cluster_queues.cache)
+
+    def _built_on(self, topology: str) -> bool:
+        """Return whether a ResourceFlavor has a topology."""
+        return any(
+            flavor.object.spec.topology_name == topology for flavor in self._watches.flavors.cache
+        )
 
     def _asks(self, check: str) -> bool:
         """Return whether a ClusterQueue has a check."""
