@@ -135,6 +135,28 @@ def test_an_app_wrapper_is_told_in_its_components() -> None:
     ]
 
 
+def test_pods_that_an_app_wrapper_declares_are_numbered_as_it_says() -> None:
+    prefix = "workload.codeflare.dev.appwrapper/tas"
+    row, job = ROWS["AppWrapper"], obj("AppWrapper")
+    (declared,) = job["spec"]["components"][0]["podSets"]
+    inferred = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
+
+    def requests(**notes: object) -> list[object]:
+        declared["annotations"] = {
+            f"{prefix}-{name.replace('_', '-')}": value for name, value in notes.items()
+        }
+        return [each.get("topologyRequest") for each in pod_sets_of(row, job)]
+
+    assert requests() == [None, inferred]
+    assert requests(pod_index_label="a/rank") == [{"podIndexLabel": "a/rank"}, inferred]
+    whole = {"podIndexLabel": "a/rank", "subGroupIndexLabel": "a/group", "subGroupCount": 3}
+    numbers = {"pod_index_label": "a/rank", "sub_group_index_label": "a/group"}
+    assert requests(**numbers, sub_group_count="3") == [whole, inferred]
+    for odd in ("many", 7, None, "0"):
+        found, _ = requests(**numbers, sub_group_count=odd)
+        assert found == {"podIndexLabel": "a/rank", "subGroupIndexLabel": "a/group"}
+
+
 def test_an_app_wrapper_has_failed_once_its_resources_are_gone() -> None:
     row, job = ROWS["AppWrapper"], obj("AppWrapper")
     deployed = {"type": "ResourcesDeployed", "status": "True"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kubeworld.objects.paths import Json, first, values
@@ -28,6 +28,10 @@ _MOST: Final = 18  # pod sets of a Workload
 _JAVA: Final = Form(r"([0-9]++)([kmgtpKMGTP]?+)[bB]?+")
 #: By which training jobs name their templates, in a map.
 _ROLES: Final = ("Chief", "Evaluator", "Launcher", "Master", "PS", "Scheduler", "Server", "Worker")
+#: Annotations of a pod set that an AppWrapper declares: labels that number its pods.
+_INDEX: Final = "workload.codeflare.dev.appwrapper/tas-pod-index-label"
+_REPLICA: Final = "workload.codeflare.dev.appwrapper/tas-sub-group-index-label"
+_REPLICAS: Final = "workload.codeflare.dev.appwrapper/tas-sub-group-count"
 _BY_KIND: Final = {(kind.group, kind.kind): kind for kind in BUILT_IN}
 
 
@@ -40,7 +44,8 @@ class Found:
     number of pods of one replica, `added` are containers that the kind's controller adds, and
     `alone` those that it runs when no other does. `at` is the path of the metadata of `template`,
     or of `flat`, in the object; empty for what a job wraps. `index` is the label that numbers its
-    pods, those of each of `replicas` that are numbered by `replica` where that is given.
+    pods, those of each of `replicas` (0: not known) that are numbered by `replica` where that is
+    given.
     """
 
     name: str
@@ -99,7 +104,8 @@ def _pod_set(kind: JobKind, found: Found) -> Json:
     if found.index:
         request["podIndexLabel"] = found.index
     if found.replica:
-        request |= {"subGroupIndexLabel": found.replica, "subGroupCount": found.replicas}
+        request["subGroupIndexLabel"] = found.replica
+        request |= {"subGroupCount": found.replicas} if found.replicas else {}
     return {
         "name": found.name,
         "count": found.count,
@@ -164,25 +170,49 @@ def _factor(source: PodSetSource, paths: list[str], item: Json) -> int:
 def _of_components(components: Components, job: Json) -> Iterator[Found]:
     stem, number = job["metadata"]["name"], 0
     for component in values(job, f"{components.each}.*"):
-        for count, template in _of_component(components, component):
-            yield Found(f"{stem}-{number}".lower(), count, template)
+        for found in _of_component(components, component):
+            yield replace(found, name=f"{stem}-{number}".lower())
             number += 1
 
 
-def _of_component(components: Components, component: Json) -> Iterator[tuple[int, Json]]:
+def _of_component(components: Components, component: Json) -> Iterator[Found]:
+    """Yield the pods of one component, without their name."""
     declared = component.get(components.declared)
     if declared:
         for each in declared:
             template = _at(component, str(each.get("path", "")))
             if isinstance(template, dict):
                 replicas = each.get("replicas", 1)
-                yield replicas if isinstance(replicas, int) else 1, template
+                yield _numbered(
+                    Found("", replicas if isinstance(replicas, int) else 1, template),
+                    each.get("annotations"),
+                )
         return
     wrapped = component.get(components.template) or {}
     group = str(wrapped.get("apiVersion", "")).rpartition("/")[0]
     kind = _BY_KIND.get((group, str(wrapped.get("kind", ""))))
     for found in found_pod_sets(kind, wrapped) if kind is not None else ():
-        yield found.count, found.template
+        yield Found(
+            "",
+            found.count,
+            found.template,
+            index=found.index,
+            replica=found.replica,
+            replicas=found.replicas,
+        )
+
+
+def _numbered(found: Found, annotations: object) -> Found:
+    """Return declared pods with the labels that number them, as their annotations name these."""
+    notes = annotations if isinstance(annotations, dict) else {}
+    index, replica = notes.get(_INDEX), notes.get(_REPLICA)
+    count = notes.get(_REPLICAS)
+    return replace(
+        found,
+        index=index if isinstance(index, str) else "",
+        replica=replica if isinstance(replica, str) else "",
+        replicas=(integer_or_none(count, 0) or 0) if isinstance(count, str) else 0,
+    )
 
 
 def _at(component: Json, path: str) -> Any:
