@@ -98,12 +98,14 @@ LAYERS = '[{"topology": "a/b", "size": 4}, {"topology": "c", "size": 2}]'
 
 
 @pytest.mark.parametrize("gate", [True, False])
-@pytest.mark.parametrize("name", ["vjob.kb.io", "vpod.kb.io", "vjobset.kb.io"])
+@pytest.mark.parametrize(
+    "name", ["vjob.kb.io", "vpod.kb.io", "vjobset.kb.io", "vdeployment.kb.io", "vstatefulset.kb.io"]
+)
 def test_layers_of_slices_are_refused_in_each_kind_of_job_where_their_gate_is_off(
     name: str, gate: bool
 ) -> None:
     """The gate stands in Kueue's configuration, as an operator of Kueue writes it."""
-    frameworks = ["batch/job", "pod", "jobset.x-k8s.io/jobset"]
+    frameworks = ["batch/job", "pod", "jobset.x-k8s.io/jobset", "deployment", "statefulset"]
     document = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -124,6 +126,8 @@ def test_layers_of_slices_are_refused_in_each_kind_of_job_where_their_gate_is_of
             }
         },
         "vpod.kb.io": {"spec": template["spec"]},
+        "vdeployment.kb.io": {"spec": {"replicas": 8, "template": template}},
+        "vstatefulset.kb.io": {"spec": {"replicas": 8, "template": template}},
     }
     metadata = {"name": "a", "namespace": "team", "labels": labels}
     if name == "vpod.kb.io":
@@ -135,6 +139,31 @@ def test_layers_of_slices_are_refused_in_each_kind_of_job_where_their_gate_is_of
         each for each in errors if "TASMultiLayerTopology feature gate must be enabled" in each
     ] == [*errors]
     assert bool(errors) == (not gate)
+
+
+@pytest.mark.parametrize("gate", [True, False])
+@pytest.mark.parametrize("changed", [False, True], ids=["made", "changed"])
+def test_sizes_of_slices_in_workloads_are_checked_unless_their_gate_is_off(
+    gate: bool, changed: bool
+) -> None:
+    document = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "featureGates": {"TASValidateWorkloadSliceSize": gate},
+    }
+    settings = quota_settings({"configuration": document})
+    (hook,) = (e for e in plane_hooks(plane(settings), settings) if e.name == "vworkload.kb.io")
+
+    def workload(**request: str) -> Json:
+        template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+        pod_set = {"name": "main", "count": 2, "template": template, "topologyRequest": request}
+        return {"metadata": {"name": "w"}, "spec": {"podSets": [pod_set]}}
+
+    obj = workload(podSetSliceRequiredTopology="a/b")
+    asks = Asked("UPDATE", "team", obj, workload()) if changed else Asked("CREATE", "team", obj)
+    told = "must be set when podSetSliceRequiredTopology is specified"
+    errors = [each.rpartition(": ")[2] for each in hook.judge(asks).errors]
+    assert errors == ([told] if gate else [])
 
 
 @pytest.mark.parametrize("gate", [True, False])

@@ -399,6 +399,16 @@ def test_every_gate_of_the_engine_can_be_switched() -> None:
         assert getattr(found, each.name) is not getattr(default, each.name), each.name
 
 
+def test_a_profile_of_topologies_goes_off_with_them_and_cannot_be_on_without() -> None:
+    off = {"TopologyAwareScheduling": False}
+    found = new(featureGates=off)
+    assert not found.gates["TASProfileMixed"]
+    assert not found.settings.gates.topology.profile_mixed
+    assert new(featureGates={**off, "TASProfileMixed": False}) == found
+    told = refusal(new, featureGates={**off, "TASProfileMixed": True})
+    assert "cannot use a TAS profile with TAS disabled" in told
+
+
 def test_gates_of_what_is_not_here_are_accepted_and_change_nothing() -> None:
     found = new(featureGates={"TASCacheTopologyTree": False, "LocalQueueMetrics": True})
     assert found.settings == new().settings

@@ -141,11 +141,12 @@ def slice_errors(workload: Json) -> Iterator[str]:
             yield wrong.invalid(at, request[size], "must be greater than 0")
 
 
-def workload_update_errors(workload: Json, old: Json) -> Iterator[str]:
-    """Yield what is wrong with a Workload after a change."""
+def workload_update_errors(workload: Json, old: Json, *, slice_sizes: bool = True) -> Iterator[str]:
+    """Yield what is wrong with a Workload after a change, `slice_sizes`: of slices, too."""
     yield from workload_errors(workload)
-    if (workload.get("spec") or {}).get("podSets") != (old.get("spec") or {}).get("podSets"):
-        # What stood there before is no reason to refuse a change of its status.
+    pod_sets = (workload.get("spec") or {}).get("podSets")
+    if slice_sizes and pod_sets != (old.get("spec") or {}).get("podSets"):
+        # What was there before is no reason to refuse a change of its status.
         yield from slice_errors(workload)
     spec, before = workload.get("spec") or {}, old.get("spec") or {}
     status, was = workload.get("status") or {}, old.get("status") or {}

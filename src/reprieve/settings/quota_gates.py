@@ -53,6 +53,7 @@ PLACING: Final[Mapping[str, str]] = {
     "TASRespectNodeAffinityPreferred": "respect_preferred_affinity",
     "SkipReassignmentForPodOwnedWorkloads": "skip_pod_owned",
     "TASHandleOverlappingFlavors": "handle_overlapping",
+    "TASAssignmentsEncodingByHostnamePrefix": "encode_by_prefix",
 }
 _ON: Final = (
     "QuotaCheckStrategy",
@@ -68,6 +69,7 @@ _ON: Final = (
     "WorkloadValidateResourcesAreNonNegative",
     "MultiKueue",
     "TASMultiLayerTopology",
+    "TASValidateWorkloadSliceSize",
 )
 _OFF: Final = (
     "ShortWorkloadNames",
@@ -102,13 +104,11 @@ _ELSEWHERE: Final = frozenset(
         "RemoveFinalizersWithStrictPatch",
         "SchedulerLibraryIntegration",
         "SkipAncestorCheckForDeletedWorkloads",
-        "TASAssignmentsEncodingByHostnamePrefix",
         "TASCacheNodeMatchResults",
         "TASCacheTopologyTree",
         "TASCachingRemainingResources",
         "TASReplaceNodeDueToNotReadyOverFixedTime",
         "TASReplaceNodeOnPodTermination",
-        "TASValidateWorkloadSliceSize",
         "TLSOptions",
         "UnadmittedWorkloadsExplicitStatus",
         "VectorizedResourceRequests",
@@ -160,6 +160,10 @@ def gates_of(
             errors.append(wrong.invalid(f"featureGates[{name}]", on, "must be true or false"))
         else:
             found[name] = on
+    if not found["TopologyAwareScheduling"]:
+        if wishes.get("TASProfileMixed") is True:
+            errors.append("featureGates: cannot use a TAS profile with TAS disabled")
+        found["TASProfileMixed"] = False
     placing = TopologyGates(**{field: found[name] for name, field in PLACING.items()})
     deciding = Gates(topology=placing)
     on_or_off: dict[str, Any] = {field: found[name] for name, field in DECIDING.items()}

@@ -161,6 +161,7 @@ class TopologyGates:
     elastic: bool = False
     skip_pod_owned: bool = True
     handle_overlapping: bool = True
+    encode_by_prefix: bool = True
 
 
 DEFAULT_GATES: Final = TopologyGates()

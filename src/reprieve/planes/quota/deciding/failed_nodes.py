@@ -95,12 +95,13 @@ class FailedNodes:
         admission = entry.admission
         assert admission is not None
         places = {each.name: each.topology for each in admission.pod_sets}
+        by_prefix = self._state.configuration.settings.gates.topology.encode_by_prefix
 
         def given(each: PodSetAssignment) -> PodSetAssignment:
             assigned = places.get(each.name)
             if assigned is None:
                 return each
-            given = replace(each, topology_assignment=encoded(assigned))
+            given = replace(each, topology_assignment=encoded(assigned, by_prefix))
             delayed = each.delayed_topology_request is not None
             return replace(given, delayed_topology_request="Ready") if delayed else given
 

@@ -27,6 +27,7 @@ from reprieve.telemetry.http import Check
 __all__ = ["ProcessWebhooks", "plane_hooks"]
 
 _DEFAULT_CLASSES: Final = "WorkloadPriorityClassDefaulting"
+_SLICE_SIZES: Final = "TASValidateWorkloadSliceSize"
 _LAYERED_SLICES: Final = "TASMultiLayerTopology"
 
 
@@ -135,7 +136,10 @@ def plane_hooks(
         failure_policy=settings.job_failure_policy,
         selector=settings.webhook_selector or selector_of(said.selector),
     )
-    own = kueue_hooks(partial_admission=said.settings.gates.partial_admission)
+    own = kueue_hooks(
+        partial_admission=said.settings.gates.partial_admission,
+        slice_sizes=said.gates.get(_SLICE_SIZES, True),
+    )
     hooks = (*own, *job_hooks(plane.context.options.kinds, tenancy, rules))
     quiet = [replace(hook, judge=_when_alone(plane, hook.judge)) for hook in hooks]
     return tuple(_named_apart(quiet))

@@ -163,11 +163,12 @@ def json_patch(before: Any, after: Any, path: str = "") -> Iterator[Json]:
             yield {"op": "add", "path": here, "value": value}
 
 
-def kueue_hooks(*, partial_admission: bool = True) -> tuple[Hook, ...]:
+def kueue_hooks(*, partial_admission: bool = True, slice_sizes: bool = True) -> tuple[Hook, ...]:
     """Return the webhooks of Kueue's own kinds.
 
     Args:
         partial_admission: of the gate of that name; off takes minCount out of new workloads.
+        slice_sizes: whether the sizes of slices in Workloads are checked.
     """
 
     def own(resources: str, kind: str, judge: Judge) -> Hook:
@@ -186,7 +187,7 @@ def kueue_hooks(*, partial_admission: bool = True) -> tuple[Hook, ...]:
         own("clusterqueues", "clusterqueue", _told(rules.cluster_queue_errors)),
         own("cohorts", "cohort", _told(rules.cohort_errors)),
         own("resourceflavors", "resourceflavor", _told(rules.resource_flavor_errors)),
-        own("workloads workloads/status", "workload", _workload),
+        own("workloads workloads/status", "workload", _workload(slice_sizes)),
     ]
     if not partial_admission:
         found.append(changing("workloads", "workload", _without_min_count))
@@ -213,10 +214,15 @@ def _told(errors: Callable[[Mapping[str, Any]], Iterator[str]]) -> Judge:
     return lambda asked: Verdict(tuple(errors(asked.obj)))
 
 
-def _workload(asked: Asked) -> Verdict:
-    if asked.old is None:
-        return Verdict((*rules.workload_errors(asked.obj), *rules.slice_errors(asked.obj)))
-    return Verdict(tuple(rules.workload_update_errors(asked.obj, asked.old)))
+def _workload(slice_sizes: bool) -> Judge:
+    def judge(asked: Asked) -> Verdict:
+        obj, old = asked.obj, asked.old
+        if old is not None:
+            return Verdict(tuple(rules.workload_update_errors(obj, old, slice_sizes=slice_sizes)))
+        sizes = rules.slice_errors(obj) if slice_sizes else ()
+        return Verdict((*rules.workload_errors(obj), *sizes))
+
+    return judge
 
 
 def _judged(judge: Judge, asked: Asked) -> Verdict:

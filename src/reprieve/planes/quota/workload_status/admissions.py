@@ -96,6 +96,7 @@ class Admissions:
         assert admission is not None
         known = self._state.configuration.cluster_queues.get(entry.cluster_queue)
         required = () if known is None else required_checks(known, admission)
+        by_prefix = self._state.configuration.settings.gates.topology.encode_by_prefix
 
         def change(workload: Workload) -> Workload | None:
             if (
@@ -105,7 +106,7 @@ class Admissions:
                 or not self._is_what_was_decided(entry, workload)
             ):
                 return None
-            return reserved(workload, admission, required, decided)
+            return reserved(workload, admission, required, decided, by_prefix=by_prefix)
 
         stored = None
         try:

@@ -119,9 +119,18 @@ def pending(
 
 
 def reserved(
-    workload: Workload, admission: model.Admission, required: Collection[str], now: Nanos
+    workload: Workload,
+    admission: model.Admission,
+    required: Collection[str],
+    now: Nanos,
+    *,
+    by_prefix: bool = True,
 ) -> Workload:
-    """A head got its quota; `required` are the checks of its ClusterQueue."""
+    """Return a head with its quota.
+
+    `required` are the checks of its ClusterQueue. `by_prefix`: host names that share prefixes may
+    have slices of their own in its topology assignment.
+    """
     given = Admission(
         admission.cluster_queue,
         [
@@ -130,7 +139,9 @@ def reserved(
                 flavors=dict(each.flavors) or None,
                 resource_usage={name: text(name, n) for name, n in each.usage.items()} or None,
                 count=each.count,
-                topology_assignment=None if each.topology is None else encoded(each.topology),
+                topology_assignment=(
+                    None if each.topology is None else encoded(each.topology, by_prefix)
+                ),
                 delayed_topology_request="Pending" if each.delayed else None,
             )
             for each in admission.pod_sets
