@@ -89,6 +89,7 @@ THOROUGH: Final = (
     "tests/quota_plane/test_made_again.py",
     "tests/quota_plane/test_restarted_jobs.py",
     "tests/quota_plane/test_surplus.py",
+    "tests/quota_plane/test_topology_stories.py",
     "tests/scheduling/gates/",
     "tests/scheduling/test_governor.py",
     "tests/scheduling/test_observed.py",
