@@ -13,6 +13,9 @@ from reprieve.kube.resource import PREEMPTIONS
 from reprieve.records.scheduling.replay import decide_scheduling_again
 from tests.together.site import PODS, deployment, gang, job, node, queued_pods, site
 
+HOST = "kubernetes.io/hostname"
+SLOW = "sim.reprieve.dev/termination-time"
+
 
 async def test_no_idle_work_is_evicted_for_a_job_that_its_quota_refuses(tmp_path: Path) -> None:
     notebooks = [job(f"notebook-{number}", "b") for number in range(3)]
@@ -410,3 +413,24 @@ async def test_a_queued_job_gets_the_flavor_whose_nodes_can_be_made_free(tmp_pat
         await cluster.runs(busy, low)
         evicted = await cluster.demand(job("wanted", "a", priority="high", queued=True))
         assert (evicted, cluster.placed("wanted")) == ({"bob": 4}, 1)
+
+
+@pytest.mark.thorough
+async def test_idle_work_goes_where_room_is_promised_to_a_demand_that_has_not_opted_in(
+    tmp_path: Path,
+) -> None:
+    """The room that bob leaves is the first one's; the idle plane knows no demand of it."""
+    names = ("n0", "n1", "n2")
+    nodes = [node(name, 4) for name in names]
+    slow = job("bob", "b", nodeSelector={HOST: "n0"}, terminationGracePeriodSeconds=600)
+    slow[0]["spec"]["template"]["metadata"]["annotations"] = {SLOW: "120s"}
+    idle = job("ann", "b", priority="high", nodeSelector={HOST: "n1"})
+    busy = job("cat", "b", nodeSelector={HOST: "n2"})
+    async with site(tmp_path, nodes, {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(slow, idle, busy)
+        await cluster.idle(idle)
+        first = job("first", "a", priority="high", opted=False, nodeSelector={HOST: "n0"})
+        await cluster.runs(first)
+        assert cluster.evicted == {"bob": 4} and not cluster.placed("first")
+        evicted = await cluster.demand(job("wanted", "a", priority="high"))
+        assert (evicted, cluster.placed("wanted"), cluster.placed("cat")) == ({"ann": 4}, 1, 1)
