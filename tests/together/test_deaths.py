@@ -38,6 +38,13 @@ async def mixture(cluster: Site) -> None:
     await cluster.idle(idle)
 
 
+async def mixture_instead(cluster: Site) -> None:
+    """Priority alone is enough; with idle work beside it fewer devices are evicted."""
+    idle, small = job("ann", "b", gpus=1, priority="high"), job("tim", "b", gpus=2, opted=False)
+    await cluster.runs(idle, small, job("bob", "b", opted=False))
+    await cluster.idle(idle)
+
+
 async def mixture_for_quota(cluster: Site) -> None:
     """A queued job has idle work evicted for its quota, and lower priorities for its nodes."""
     idle, busy = job("ann", "b", priority="high", queued=True), job("bob", "b", gpus=2, opted=False)
@@ -50,6 +57,7 @@ STORIES: Final = {
     "hand-over": (hand_over, {"queued": True}, {"a": 4, "b": 0}, {"sweep": 4}, "notebook"),
     "idle-first": (idle_first, {}, {"a": 8, "b": 0}, {"ann": 4}, "bob"),
     "mixture": (mixture, {"gpus": 6}, {"a": 8, "b": 0}, {"ann": 4, "bob": 2}, "stays"),
+    "mixture-instead": (mixture_instead, {}, {"a": 8, "b": 0}, {"ann": 1, "tim": 2}, "bob"),
     "quota-mixture": (
         *(mixture_for_quota, {"gpus": 6, "queued": True}, {"a": 4, "b": 4}),
         *({"ann": 4, "bob": 2}, "stays"),

@@ -56,8 +56,9 @@ def answer(
     grouped: bool,
     most: int = 0,
     policy: Policy | None = None,
+    begun: list[PutOff] | None = None,
 ) -> tuple[Mixture | None, Snapshot, list[Unit]]:
-    """Return what the engine names."""
+    """Return what the engine names; `begun`: what it said of each session that it began."""
     pods = [
         pod(e.name, node=e.node, gpus=e.gpus, priority=e.priority, start=n)
         for n, e in enumerate(held)
@@ -80,6 +81,8 @@ def answer(
     policy = policy or (BEST if most else Policy())
 
     def begin(waits: PutOff) -> Session:
+        if begun is not None:
+            begun.append(waits)
         return Session(snapshot, policy, waits=waits)
 
     found = mixture(snapshot, units, idle, begin, most)
@@ -162,6 +165,19 @@ def test_idle_work_stays_where_priority_alone_evicts_as_few_devices() -> None:
     held = [Held("a", "n0", 2, PRIORITY, "u"), Held("b", "n0", 6, 2000), Held("c", "n1", 8, 0)]
     found, _, _ = answer({"n0": 8, "n1": 8}, held, [8], grouped=True, policy=BEST)
     assert found is None
+
+
+def test_on_many_nodes_few_sets_are_tried_where_priority_alone_is_enough() -> None:
+    held = [Held(f"a{n}", "n0", 1, PRIORITY, f"u{n}") for n in range(4)]
+    held += [Held("b", "n0", 2, 0), Held("c", "n0", 1, 2000), Held("d", "n1", 8, 0)]
+    tries = []
+    for more in (0, 4_998):
+        nodes = {"n0": 8, "n1": 8} | {f"m{n}": 0 for n in range(more)}
+        sessions: list[PutOff] = []
+        found, _, _ = answer(nodes, held, [7], grouped=False, policy=BEST, begun=sessions)
+        tries.append(len(sessions))
+        assert found is None or len(found.idle) == 4
+    assert tries[1] <= 6 < tries[0]
 
 
 def test_both_go_where_idle_work_alone_holds_more_than_is_allowed() -> None:

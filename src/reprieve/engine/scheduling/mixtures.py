@@ -9,7 +9,8 @@ Of the sets that are tried, one is chosen:
 3. found first.
 
 Tried are all sets of up to five idle units. Of more of them: the shortest beginning that is enough,
-oldest first and smallest first, without those that can be put back, and each unit alone.
+oldest first and smallest first, without those that can be put back, and each unit alone. Where
+priority alone is enough, fewer sets are tried on more than 400 nodes.
 
 | enough alone | both are evicted together |
 | --- | --- |
@@ -43,6 +44,7 @@ __all__ = ["mixture"]
 _ALL_SETS: Final = 5  # of how many idle units every set is tried
 _MOST: Final = 48  # sets that are tried for one demand
 _FEW: Final = 12  # where idle work alone is enough, or priority with many idle units
+_NODES: Final = 20_000  # of all sets together that are tried where priority alone is enough
 
 
 def mixture(
@@ -147,7 +149,8 @@ class _Search:
         self.best = by_priority
         if most and most < by_priority.devices[0]:
             self.best = _no_better_than(most)
-        self.left = min(self.left, _MOST if len(self.idle) <= _ALL_SETS else _FEW)
+        tries = _MOST if len(self.idle) <= _ALL_SETS else _FEW
+        self.left = min(tries, 1 + _NODES // max(1, len(self.snapshot.nodes)))
         self._try(anyway)
         for unit in anyway:
             self._try((unit,))
