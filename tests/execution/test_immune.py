@@ -139,6 +139,14 @@ def test_who_is_refused_is_left_alone_for_a_growing_time_until_it_is_evicted() -
     assert known.refused("u", now) == now + 2 * MINUTE
 
 
+def test_who_is_refused_is_left_alone_for_no_longer_when_the_clock_is_set_back() -> None:
+    known, now = NotEvictable(), Nanos(100 * HOUR)
+    until = known.refused("u", now)
+    assert not known.held(Nanos(now - 2 * HOUR))
+    # Set right again, it is held as before.
+    assert known.held(now).keys() == {Uid("u")} and not known.held(until)
+
+
 def test_of_those_who_were_refused_a_bounded_number_is_known() -> None:
     known = NotEvictable()
     for number in range(10_500):

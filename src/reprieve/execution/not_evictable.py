@@ -46,7 +46,10 @@ class NotEvictable:
     def held(self, now: Nanos) -> dict[Uid, Hold]:
         """Return who is left alone at an instant."""
         return {
-            uid: Hold(until, Rule.REFUSED) for uid, (_, until) in self._known.items() if now < until
+            uid: Hold(until, Rule.REFUSED)
+            for uid, (_, until) in self._known.items()
+            # Later than that was written before the clock was set back, and holds nobody.
+            if now < until <= now + _LONGEST
         }
 
     def __contains__(self, uid: str) -> bool:
