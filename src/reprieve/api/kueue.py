@@ -362,6 +362,7 @@ class PodSpec(_Struct, frozen=True):
     tolerations: list[Toleration] | None = None
     affinity: Affinity | None = None
     priority_class_name: str = ""
+    termination_grace_period_seconds: int | None = None
     resource_claims: list[PodResourceClaim] | None = None
 
 

@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kubeworld.units.durations import HOUR, MINUTE, SECOND, format_duration
 from reprieve.api.kueue import Workload
 from reprieve.execution.not_evictable import NotEvictable
+from reprieve.execution.pod_victims import DEFAULT_GRACE
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import ApiError, Conflict, Forbidden
 from reprieve.kube.retry import says_nothing
@@ -30,6 +32,8 @@ from reprieve.wording import kube_scheduler as wording
 __all__ = ["RefusedEvictions"]
 
 _TRIES: Final = 3
+_LONGEST: Final = HOUR  # grace periods beyond are waited for where nobody else suffices
+_OVERDUE: Final = 5 * MINUTE  # after the grace period of a Workload's pods
 
 
 class RefusedEvictions:
@@ -83,6 +87,25 @@ class RefusedEvictions:
         if workload is not None and _leaves(workload):
             self.refused(key, failure)
 
+    def too_long(self, key: str) -> str:
+        """Return why others are looked for first, empty where the grace period is no reason."""
+        workload = self._state.workload(key)
+        grace = 0 if workload is None else _grace(workload)
+        if workload is None or grace * SECOND <= _LONGEST or workload.metadata.uid in self._known:
+            return ""
+        why = f"its grace period of {grace} s is longer than {format_duration(_LONGEST)}"
+        self._hold(workload, why)
+        return why
+
+    def waits(self, key: str, since: int) -> None:
+        """Note that an evicted Workload holds its quota still, `since` as a monotonic instant."""
+        workload, clock = self._state.workload(key), self._context.clock
+        if workload is None or Uid(workload.metadata.uid) in self._known.held(clock.wall()):
+            return
+        allowed = min(_grace(workload) * SECOND, _LONGEST) + _OVERDUE
+        if clock.monotonic() - since > allowed:
+            self._hold(workload, f"its pods have not ended within {format_duration(allowed)}")
+
     def changed(self, old: Held[Workload] | None, new: Held[Workload] | None) -> None:
         """Forget a Workload that has released its quota, or is deleted."""
         if old is None:
@@ -123,6 +146,12 @@ def _is_refusal(failure: ApiError) -> bool:
     """Whether a failure is about the object that was written, and about no right of ours."""
     lacks_right = isinstance(failure, Forbidden) and bool(failure.rule)
     return not (lacks_right or isinstance(failure, Conflict) or says_nothing(failure))
+
+
+def _grace(workload: Workload) -> int:
+    """Return the longest grace period of the pods of a Workload in seconds."""
+    said = (each.template.spec.termination_grace_period_seconds for each in workload.spec.pod_sets)
+    return max((DEFAULT_GRACE if each is None else each for each in said), default=DEFAULT_GRACE)
 
 
 def _leaves(workload: Workload) -> bool:

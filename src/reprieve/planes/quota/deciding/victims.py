@@ -73,6 +73,8 @@ class QuotaVictims:
         self._writer = writer
         # How plans of this process mark their victims, by record and victim.
         self._markings: dict[tuple[str, str], tuple[Marking, Told]] = {}
+        # Since when evicted ones are waited for: monotonic.
+        self._since: dict[tuple[str, str], int] = {}
         # Of them, and of those that were taken over, who was evicted for somebody else already.
         self._foreign: set[tuple[str, str]] = set()
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -90,13 +92,18 @@ class QuotaVictims:
         self._refusals.ends(victim.subject.uid for victim in intent.spec.victims)
         for victim in intent.spec.victims:
             self._markings.pop(_key(intent, victim), None)
+            self._since.pop(_key(intent, victim), None)
             self._foreign.discard(_key(intent, victim))
 
     def is_told_first(self, victim: Victim) -> bool:
         return True
 
     async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
-        return ""  # Each is judged again as it is marked.
+        # Each is judged again as it is marked. Where all go for a preemptor others may be better.
+        if intent.spec.preemptor is None or len(victims) < len(intent.spec.victims):
+            return ""
+        keys = (f"{each.subject.namespace}/{each.subject.name}" for each in victims)
+        return next(filter(None, map(self._refusals.too_long, keys)), "")
 
     async def mark(self, intent: Preemption, victim: Victim) -> Marked[Workload] | VictimResult:
         found = self._markings.get(_key(intent, victim)) or self._made_again(intent, victim)
@@ -182,6 +189,8 @@ class QuotaVictims:
             return VictimResult(over, "finished")
         if workload.status.admission is None or not is_condition_true(workload, "Evicted"):
             return VictimResult(over, "evicted for somebody else" if foreign else "")
+        since = self._since.setdefault(_key(intent, victim), self._context.clock.monotonic())
+        self._refusals.waits(f"{victim.subject.namespace}/{victim.subject.name}", since)
         return None
 
     def served(self, intent: Preemption) -> bool:

@@ -45,6 +45,7 @@ from reprieve.planes.quota.job_reconciler.injections import injections
 from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup, job_key, workload_key
 from reprieve.planes.quota.job_reconciler.job_workloads import JobWorkloads
 from reprieve.planes.quota.job_reconciler.remaining_pods import has_remaining_pods
+from reprieve.planes.quota.job_reconciler.resumed_jobs import ResumedJobs
 from reprieve.planes.quota.pod_reconcilers.gated_sets import SetReconciler
 from reprieve.planes.quota.pod_reconcilers.lone_pods import LonePods
 from reprieve.planes.quota.pod_reconcilers.pod_groups import GroupReconciler
@@ -108,6 +109,7 @@ class JobReconciler:
         self._workloads = JobWorkloads(context, state, writer, composer, pace, again)
         self._ancestry = Ancestry(context, watches, jobs, composer, namespace)
         self._writer = JobWriter(context.full_client, context.fence)
+        self._resumed = ResumedJobs()
         steps = PodSteps(context, watches, jobs.pods, composer, pace, again)
         self.lone_pods = LonePods(context, jobs.pods, steps)
         exposure = ExposureEvents(watches, state, composer)
@@ -216,7 +218,8 @@ class JobReconciler:
         if is_true(eviction) and admission is not None:
             if not suspended:
                 await self._stop(kind, job, eviction.message)
-            elif not active and not await self._has_pods(kind, job):
+                self._resumed.stopped(workload)
+            if await self._has_ended(kind, job, workload, ended=suspended and not active):
                 await self._restore(kind, job, at)
                 await self._releasing.release(at, workload)
             return
@@ -250,6 +253,15 @@ class JobReconciler:
         elif not is_active(kind, job) and not await self._has_pods(kind, job):
             await self._restore(kind, job, at)
             await self._workloads.delete(kind, job, at, workload)
+
+    async def _has_ended(
+        self, kind: JobKind, job: Json, workload: Workload, *, ended: bool
+    ) -> bool:
+        """Return whether all evicted pods have ended; `ended`: the status of the job shows none."""
+        evicted = self._resumed.evicted(workload)
+        if evicted is None:
+            return ended and not await self._has_pods(kind, job)
+        return not await has_remaining_pods(self._context.client, kind, job, evicted)
 
     async def _has_pods(self, kind: JobKind, job: Json) -> bool:
         """Return whether pods of a stopped job remain; it is looked at again soon then."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kubeworld.objects.paths import Json, first, values
 from kubeworld.objects.pods import is_over
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.jobs.model import JobKind
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS
@@ -23,25 +24,40 @@ from reprieve.kube.resource import PODS
 __all__ = ["has_remaining_pods"]
 
 _LONGEST_VALUE: Final = 63
+_CONTROLLER: Final = "batch.kubernetes.io/controller-uid"  # on pods of Jobs
 
 
-async def has_remaining_pods(client: Reader, kind: JobKind, job: Json) -> bool:
+async def has_remaining_pods(
+    client: Reader, kind: JobKind, job: Json, before: Nanos | None = None
+) -> bool:
     """Return whether a pod of the job is still there and has not ended.
+
+    `before`: only of those that were created by then, of kinds that are asked about by status, too.
 
     Raises:
         ApiError: the pods cannot be listed.
     """
     namespace = str(job["metadata"].get("namespace") or "")
-    for label, value in _selected(kind, job):
+    selected = list(_selected(kind, job))
+    if before is not None and not kind.pods:
+        selected = [(_CONTROLLER, str(job["metadata"]["uid"]))]
+    for label, value in selected:
         page = await client.list(
             PODS, dict[str, Any], namespace=namespace, label_selector=f"{label}={value}"
         )
         for pod in page.items:
             # Copies of a cluster do not select by labels.
             labels = first(pod, "metadata.labels") or {}
+            if before is not None and _created(pod) > before:
+                continue
             if labels.get(label) == value and not is_over(pod):
                 return True
     return False
+
+
+def _created(pod: Json) -> Nanos:
+    created = first(pod, "metadata.creationTimestamp")
+    return (instant_or_none(created) if isinstance(created, str) else None) or Nanos(0)
 
 
 def _selected(kind: JobKind, job: Json) -> Iterator[tuple[str, str]]:
