@@ -143,7 +143,7 @@ STORIES: Final = {
         (8, 4),
         _OF_A,
         (
-            job("cat", "b", opted=False, nodeSelector={_HOST: "n1"}),
+            job("cat", "b", nodeSelector={_HOST: "n1"}),
             job("ann", "b", gpus=3, priority="low"),
             deployment("bob", "b", gpus=2),
             job("high", "b", gpus=3, priority="high"),
@@ -268,7 +268,7 @@ STORIES: Final = {
         _OF_A,
         (gang("ann", "b"), gang("busy", "b", pods=1, priority="low", opted=False)),
         job("wanted", "a", gpus=2, priority="high"),
-        {"busy"},
+        {"busy-0"},
         idle=1,
     ),
     "an idle gang of a lower priority than work that comes back": Story(
@@ -276,7 +276,7 @@ STORIES: Final = {
         _OF_A,
         (gang("ann", "b"), job("busy", "b", priority="low", opted=False)),
         job("wanted", "a", gpus=2, priority="high"),
-        {"ann"},
+        {"ann-0", "ann-1"},
         idle=1,
     ),
     "lower work that is far smaller than idle work": Story(
