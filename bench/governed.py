@@ -11,7 +11,8 @@ scheduling and of the idle plane (`bench.governed_planes`; with `--planes` these
 
 Both are made in turn, each first in every other pair, so that what
 else the machine does meets both alike; told are the medians of the CPU time of a decision, and of
-the ratios of the pairs. Checked: the same work makes way with and without it, since nobody is held.
+the ratios of the pairs. Checked: the same work is preempted with and without it, since nobody is
+held.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _IN_VAIN: Final = "in-vain"
 
 
 def decide(holdings: Holdings, scene: Scene, ledger: Displacements | None, now: Nanos) -> list[str]:
-    """Do what a cycle does for one head, and return who makes way."""
+    """Do what a cycle does for one head, and return who is preempted."""
     snapshot = holdings.snapshot()
     queue = snapshot.tree.queues[scene.queue]
     who = preemptor(scene.incoming, queue, snapshot.settings)
@@ -99,7 +100,7 @@ def _measured(case: str, kind: str, sizes: tuple[int, int], rows: int, pairs: in
         holdings.hold(workload)
     ledger, now = ledger_of(scene, rows, kind)
     targets = decide(holdings, scene, None, now)
-    assert targets, "nobody has to make way: nothing to measure"
+    assert targets, "nothing has to be preempted: nothing to measure"
     assert decide(holdings, scene, ledger, now) == targets, "somebody is held"
     assert ledger.concerns(scene.incoming) is (kind != _QUIET)
     gc.collect()

@@ -9,8 +9,8 @@ budget more has an account for each namespace, so that two apply to every candid
 `few`, and one more displacement is counted before each decision.
 
 Both are made in turn, each first in every other pair; told are the medians of the CPU time of a
-decision, and of the ratios of the pairs. Checked: the same work makes way with and without budgets,
-since none is used up, and the accounts of all are asked.
+decision, and of the ratios of the pairs. Checked: the same work is preempted with and without
+budgets, since none is used up, and the accounts of all are asked.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _measured(case: str, kind: str, quick: bool, pairs: int) -> None:
         holdings.hold(workload)
     plain, bounded = Displacements(governor=Governor()), ledger_of(tenants, _DISPLACED, kind)
     targets = decide(holdings, scene, plain, _END)
-    assert targets, "nobody has to make way: nothing to measure"
+    assert targets, "nothing has to be preempted: nothing to measure"
     assert decide(holdings, scene, bounded, _END) == targets, "somebody is spared"
     gc.collect()
     gc.freeze()

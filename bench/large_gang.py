@@ -1,10 +1,10 @@
 """`python -m bench.large_gang [--kubeconfig FILE] [--gang N] [--victims N] [--nodes N]`.
 
-A gang comes into a full cluster: each member needs a whole node, all pods of which have to make
-way. The operator runs as a process of its own; kubelets are stood in for by this one, which ends
-each pod that is being deleted. With --kubeconfig the cluster is that one (it has to serve PodGroups
-of scheduling.k8s.io/v1beta1; what is created is removed afterwards), else an embedded one in a
-third process.
+A gang comes into a full cluster: each member needs a whole node, all pods of which have to be
+evicted. The operator runs as a process of its own; kubelets are stood in for by this one, which
+ends each pod that is being deleted. With --kubeconfig the cluster is that one (it has to serve
+PodGroups of scheduling.k8s.io/v1beta1; what is created is removed afterwards), else an embedded
+one in a third process.
 
 One line is printed: seconds from the creation of the last member until the first and the last
 victim were seen to go, and the first and the last member bound; the operator's own measure of the

@@ -1,4 +1,4 @@
-"""`python -m bench.quota [--quick] [--random SEED] [FILE...]`: who makes way for a large workload.
+"""`python -m bench.quota [--quick] [--random SEED] [FILE...]`: victims of a large workload.
 
 Measured is what a cycle does for one head on a state that is kept up to date: a workload finishes,
 another one is admitted, a snapshot is taken, flavors are assigned (with the oracle's searches, one
@@ -129,7 +129,7 @@ def _measure(case: str, seed: int, sizes: tuple[int, int], runs: int) -> None:
     assert given.expected is None or targets == given.expected
     gc.collect()
     gc.freeze()
-    assert targets, "nobody has to make way: nothing to measure"
+    assert targets, "nothing has to be preempted: nothing to measure"
     best: tuple[float, float] | None = None
     for finished, admitted, left in changes(scene, runs):
         wall, cpu = time.perf_counter(), time.process_time()
@@ -181,7 +181,7 @@ def _proof_us(holdings: Holdings, scene: Scene, runs: int) -> float:
     who = preemptor(scene.incoming, queue, snapshot.settings)
     assigned = Assigner(snapshot, scene.incoming, queue, SearchOracle(snapshot, who)).assign()
     found = find_targets(snapshot, who, assigned.usage, assigned.need)
-    assert found is not None, "nobody has to make way any more"
+    assert found is not None, "nothing has to be preempted any more"
     victims = tuple(Victim(target.holder, target.reason) for target in found.targets)
     best = float("inf")
     for _ in range(runs * 10):

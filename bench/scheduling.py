@@ -172,7 +172,7 @@ async def _options(scenario: Scenario, runs: int) -> None:
 
 def _check_plan(scenario: Scenario, decision: Decision) -> None:
     if decision.attempt.plan is None:
-        raise Mismatch(f"{scenario.name}: nobody makes way")
+        raise Mismatch(f"{scenario.name}: nothing is preempted")
 
 
 async def _pod(scenario: Scenario, runs: int) -> float:

@@ -3,8 +3,8 @@
 Jobs come as a Poisson stream at load 0.8 of 16 nodes of 8 devices (`--load X`; 0: as they are
 drawn, which is just below 1; from 1 on the queue grows as long as jobs arrive, and the cost of a
 job with it), from 8 tenants with three priorities, and are replayed under one policy in a process
-of their own. Making way takes no time, which lets `fair` go round at one instant where many wait;
-with `--evict 30` it takes 30 s.
+of their own. Being preempted takes no time, which lets `fair` go round at one instant where many
+wait; with `--evict 30` it takes 30 s.
 
 Printed are jobs, events and decisions per second of CPU time, the peak of memory, and what each job
 costs beside the fewest jobs of the same policy (`growth`). The drawing of jobs is `setup_cpu_ms`.
@@ -51,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, nargs="+", default=[1_000, 10_000], metavar="N")
     parser.add_argument("--policy", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--load", type=float, default=0.8, metavar="X")
-    parser.add_argument("--evict", type=float, default=0, metavar="S", help="making way takes S s")
+    parser.add_argument(
+        "--evict", type=float, default=0, metavar="S", help="being preempted takes S s"
+    )
     parser.add_argument("--base", type=float, default=0.0, help=argparse.SUPPRESS)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)

@@ -11,8 +11,8 @@ best of five by CPU time, with the CPU time of the processes in which the cluste
 * `rows`: that, and every pod decoded and taken into the row that is decided on, all of them held at
   once. The same is done once more, page by page, within each of the cases below
 * `plan`: a pod that fits nowhere without victims; the whole answer, with who starts with nobody
-  making way and how narrowly it starts. Checked: it starts, on one node, and those who make way are
-  of lower priority and on that node
+  being preempted and how narrowly it starts. Checked: it starts, on one node, and those that are
+  preempted are of lower priority and on that node
 * `plan-waits`: a pod of the lowest priority; with what was tried, and the run on the cluster
   without work. Checked: it waits
 * `explain`: `reprieve explain` of such a pod that is in the cluster. Checked: it waits for room

@@ -1,4 +1,4 @@
-"""A policy of one's own for `reprieve simulate`: who loses least makes way.
+"""A policy of one's own for `reprieve simulate`: who loses least is preempted.
 
 As a queue of the quota plane does by default, work of higher priority displaces lower one of its
 own tenant, and a tenant that is within its own quota takes back what others borrowed. But among
@@ -20,7 +20,7 @@ class LeastLost:
         return sorted(heads, key=lambda head: (-head.priority, head.waiting_since, head.id))
 
     def order(self, candidates: Candidates) -> Sequence[Candidate]:
-        """Return who may make way, the least lost work first."""
+        """Return who may be preempted, the least lost work first."""
         head = candidates.preemptor
 
         def may_go(each: Candidate) -> bool:

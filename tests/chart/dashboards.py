@@ -92,7 +92,7 @@ def _number(title: str, query: Query, unit: str = "short") -> Panel:
 DASHBOARDS: Final = (
     Dashboard(
         "who-makes-way",
-        "Who makes way",
+        "Who is preempted",
         (
             _number("Victims", _increase("reprieve_preemptions_total")),
             _number("Lost work", _increase("reprieve_lost_device_seconds_total"), "s"),

@@ -162,7 +162,7 @@ def test_a_plan_of_the_scheduling_plane_is_decided_again_and_told() -> None:
     )
     assert "Preemptor: PodGroup default/high, priority 10, 1 waiting pods" in lines
     assert (
-        "  default/low-1 (on n, priority 0) makes way: NodeResourcesFit refuses its reprieve"
+        "  default/low-1 (on n, priority 0) is preempted: NodeResourcesFit refuses its reprieve"
     ) in lines
     assert "  default/low-0 (on n, priority 0) stays: the preemptor fits with it in place" in lines
     assert lines[-1].startswith("  decided ")

@@ -30,7 +30,7 @@ from tests.engine.scheduling.engine_cycle import attempt_of
 
 GangVector = tuple[str, str, dict[str, Any]]
 
-#: What a pod or its quota says that keeps it from making way.
+#: What a pod or its quota says that keeps it from being preempted.
 PROTECTING = {
     "quota.scheduling.koordinator.sh/preemptible",
     "scheduling.koordinator.sh/disable-preemptible",

@@ -1,9 +1,9 @@
 """Rounds of a story on the quota plane, with the operator as a process that can be killed.
 
 A round of Jobs: two of low priority fill the queue, one of high priority preempts both, ends, and
-both come back and end. A round of a pod group: the same, but the two that make way are the pods of
-one group, which are deleted and come again as others. Rounds follow each other on one cluster, so
-that a round costs no new cluster.
+both come back and end. A round of a pod group: the same, but the two that are preempted are the
+pods of one group, which are deleted and come again as others. Rounds follow each other on one
+cluster, so that a round costs no new cluster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One reclaim on an embedded cluster, with the operator as processes that can be killed.
 
-Two idle Jobs of two GPUs make way for one of four: a set of two victims, marked and evicted for one
-demand, so that a crash may fall between any two of its writes.
+Two idle Jobs of two GPUs are preempted for one of four: a set of two victims, marked and evicted
+for one demand, so that a crash may fall between any two of its writes.
 """
 
 from __future__ import annotations

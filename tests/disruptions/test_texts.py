@@ -13,8 +13,8 @@ from reprieve.wording.displacements import repeated_text
     ("enforcement", "said"),
     [
         (Enforcement.TOLD, "that is told, and does not protect it"),
-        (Enforcement.EQUALS, "for a time it does not make way for work without a higher priority"),
-        (Enforcement.ALL, "for a time it makes way for emergencies alone"),
+        (Enforcement.EQUALS, "for a time it is not preempted for work without a higher priority"),
+        (Enforcement.ALL, "for a time it is preempted for emergencies alone"),
     ],
 )
 def test_repeated_displacement_is_said_with_what_it_protects_from(

@@ -61,7 +61,7 @@ async def test_beside_a_second_scheduler_it_settles_and_whoever_waits_is_told_un
     async with site([node("node-0", 4)], tmp_path) as cluster:
         assert await played(cluster, "--config", str(settings)) == _LIMIT
         (high,) = [each for name, each in (await cluster.pods(NAMESPACE)).items() if name == "high"]
-        assert "do not make way before" in str(high["status"]["conditions"])
+        assert "are not preempted before" in str(high["status"]["conditions"])
         assert set(cluster.deleted.values()) == {1}
 
 

@@ -110,14 +110,14 @@ def _held(kind: JobKind) -> str:
 
 
 def quota_preemptions() -> str:
-    """Return who makes way by each value of `spec.preemption`, decided by the engine."""
-    head = ("what runs", "`team-a` says", "asks for", "with priority", "who makes way")
+    """Return who is preempted by each value of `spec.preemption`, decided by the engine."""
+    head = ("what runs", "`team-a` says", "asks for", "with priority", "who is preempted")
     return _table(head, preemption_rows())
 
 
 def quota_fair() -> str:
-    """Return who makes way by fair sharing, job by job, decided by the engine."""
-    one, two = "makes way, equal weights", "makes way, `team-a` has weight 2"
+    """Return who is preempted by fair sharing, job by job, decided by the engine."""
+    one, two = "is preempted, equal weights", "is preempted, `team-a` has weight 2"
     return _table(("job of `team-a`", one, "shares a : b", two, "shares a : b"), fair_rows())
 
 

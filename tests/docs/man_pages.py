@@ -33,9 +33,9 @@ _CODES: Final[Mapping[str, Mapping[str, str]]] = {
         "2": "what was asked cannot be answered",
     },
     "plan": {
-        "0": "answered; with --detailed-exitcode: starts, and nobody makes way",
+        "0": "answered; with --detailed-exitcode: starts, and nothing is preempted",
         "2": "what was asked cannot be answered",
-        "10": "with --detailed-exitcode: starts, and others make way",
+        "10": "with --detailed-exitcode: starts, and others are preempted",
         "20": "with --detailed-exitcode: waits",
         "30": "with --detailed-exitcode: never fits",
     },

@@ -1,4 +1,4 @@
-"""Decides the examples of `docs/quota.md`: who makes way by which setting, with what shares."""
+"""Decides the examples of `docs/quota.md`: who is preempted by which setting, with what shares."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SCENARIO = packaged("quota")
 TERMINATION = "sim.reprieve.dev/termination-time"
 # Question -> what the answer of each of its commands has to hold.
 ANSWERS = {
-    "A job waits, and nobody makes way?": [
+    "A job waits, and nothing is preempted?": [
         "WaitingForPreemptedWorkloads couldn't assign flavors to pod set main: ",
         "team-b 9 6 0",
         "team-a LowerPriority Any Never",

@@ -1,6 +1,6 @@
 """The examples of `docs/scheduling.md` beyond KEP-5710 are what the engine decides.
 
-Each shows a small full cluster, a gang that waits, and who makes way with an option as it is by
+Each shows a small full cluster, a gang that waits, and who is preempted with an option as it is by
 default and switched.
 """
 
@@ -250,7 +250,7 @@ def shown(option: str, example: Example) -> str:
         assert attempt is not None and attempt.plan is not None
         nodes = ", ".join(sorted({node for _, node in attempt.plan.placement}))
         victims = ", ".join(sorted(victim.root.name for victim in attempt.plan.victims))
-        lines.append(f"{option}: {text:5}  train gets {nodes}; makes way: {victims}")
+        lines.append(f"{option}: {text:5}  train gets {nodes}; preempted: {victims}")
     return "\n".join(lines)
 
 

@@ -26,13 +26,13 @@ TREES = Policy(gates=Gates(composite_pod_group=True))
 
 
 def line(setting: str, snapshot: Snapshot, policy: Policy) -> str:
-    """Say who gets what with a setting, and who makes way."""
+    """Say who gets what with a setting, and who is preempted."""
     unit = Unit(tuple(snapshot.pending), "default/train")
     attempt = Session(snapshot, policy).attempt(unit)
     assert attempt is not None and attempt.plan is not None
     nodes = ", ".join(sorted({node for _, node in attempt.plan.placement}))
     victims = ", ".join(sorted(victim.root.name for victim in attempt.plan.victims))
-    return f"{setting}  train gets {nodes}; makes way: {victims}"
+    return f"{setting}  train gets {nodes}; preempted: {victims}"
 
 
 def evaluation(whole: bool) -> Snapshot:
@@ -118,7 +118,7 @@ def waiting() -> list[Object]:
 
 
 async def preempted(cluster: Site) -> set[str]:
-    """Fill the nodes, let the document's tree come, and return who made way."""
+    """Fill the nodes, let the document's tree come, and return who was preempted."""
     await cluster.operator("--feature-gates", "CompositePodGroup=true")
     await cluster.create({"kind": "Namespace", "metadata": {"name": HOME}})
     await cluster.classes()

@@ -41,7 +41,7 @@ ANSWERS = {
             "NodeResourcesFit refuses its reprieve"
         ),
     ],
-    "A gang waits, and nobody makes way?": [
+    "A gang waits, and nothing is preempted?": [
         "(2) cannot be satisfied: 0 scheduled, 1 remaining, pod group preemption: ",
         "0/2 nodes are available: 2 Insufficient amd.com/gpu.",
         "training-0",
@@ -49,7 +49,7 @@ ANSWERS = {
         'scheduler_podgroup_preemption_attempts_total{result="success"}',
         'scheduler_queued_entities{queue="backoff",type="podgroup"}',
     ],
-    "More pods make way than necessary?": [
+    "More pods are preempted than necessary?": [
         "Preempted by podgroup ",
         "training    4",
         "the same plan",

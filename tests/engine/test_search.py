@@ -1,4 +1,4 @@
-"""What it costs to find who makes way on nodes: counted, never timed."""
+"""What it costs to find who is preempted on nodes: counted, never timed."""
 
 from __future__ import annotations
 

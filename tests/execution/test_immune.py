@@ -120,7 +120,7 @@ async def test_a_job_that_is_another_one_meanwhile_is_left_running() -> None:
 async def test_a_queued_pod_that_changes_all_the_time_is_ended() -> None:
     server = Contested("v1", "Pod", {})
     writer = PodWriter(server.client, server.fence, server.clock)
-    assert await writer.terminate(server.current, "Preempted", "it makes way")
+    assert await writer.terminate(server.current, "Preempted", "it is preempted")
     assert server.taken[-1] == (
         "DELETE",
         {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"}},

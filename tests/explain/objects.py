@@ -255,7 +255,7 @@ def preemption_notice(subject: Json, *, plan: str, saved: int, asked: int) -> Js
 def disruption(
     name: str, lineage: str, *, minutes: float, times: int, plan: str = "", back: float = 0
 ) -> Json:
-    """Return what a tenant is told of work that made way so many minutes ago."""
+    """Return what a tenant is told of work that was preempted so many minutes ago."""
     subject = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",

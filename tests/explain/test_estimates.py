@@ -1,4 +1,4 @@
-"""`explain` says of what waits when it starts at the latest, and why nobody idle makes way."""
+"""`explain` says of what waits when it starts at the latest, and why no idle work is preempted."""
 
 from __future__ import annotations
 

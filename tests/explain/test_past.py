@@ -98,7 +98,7 @@ def test_a_sampled_input_is_decided_again(log: Path) -> None:
     assert said["waiting"]["plane"] == "idle" and said["state"] == "Waits"
     assert said["waiting"]["reason"] == "NobodyIdle"
     assert said["certainty"][1] == (
-        "Decided again on the input that was sampled 2026-11-20T07:00:00Z: nobody makes way."
+        "Decided again on the input that was sampled 2026-11-20T07:00:00Z: nothing is preempted."
     )
 
 

@@ -219,7 +219,7 @@ PLAN: dict[str, Any] = {
     "version": "reprieve.dev/plan/v1",
     "verdict": "StartsWithVictims",
     "reason": "",
-    "message": "It starts, and 1 unit makes way.",
+    "message": "It starts, and 1 unit is preempted.",
     "submitted": [
         {
             "kind": "Job", "namespace": "team-a", "name": "train", "verdict": "StartsWithVictims",
@@ -246,7 +246,7 @@ PLAN: dict[str, Any] = {
     "fixes": [
         {
             "change": "devices", "field": "spec.parallelism", "before": "8", "after": "6",
-            "victims": 0, "text": "with 6 pods it starts with nobody making way",
+            "victims": 0, "text": "with 6 pods it starts without preemption",
         }
     ],
     "snapshot": {

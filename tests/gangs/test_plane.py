@@ -301,7 +301,7 @@ async def test_a_member_of_a_gang_never_preempts_alone(tmp_path: Path) -> None:
 async def test_many_gangs_whose_victims_come_back_settle(
     tmp_path: Path, gangs: int, size: int, machines: int
 ) -> None:
-    """Jobs make their pods again; nobody makes way twice for the same gang, and it ends."""
+    """Jobs make their pods again; nothing is preempted twice for the same gang, and it ends."""
     cpu = 2 * gangs * size // 2 // machines
     nodes = [node(f"n{number:03}", cpu) for number in range(machines)]
     async with site(nodes, tmp_path, kubelet=True) as cluster:

@@ -1,4 +1,4 @@
-"""Who makes way for whom, end to end: several names, placement, and all or nothing."""
+"""Who is preempted for whom, end to end: several names, placement, and all or nothing."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ async def test_nobody_goes_for_a_demand_that_would_have_no_node_all_the_same(sit
     told = await site.until_event("GpuWorkload/job-greedy", "NobodyMakesWay", "no node")
 
     assert told == (
-        "No idle workload makes way for it: there are GPUs enough, but no node would have room for "
+        "No idle workload is preempted for it: there are GPUs enough, but no node would have "
+        "room for "
         "a pod that asks for 1 amd.com/gpu, 1k cpu"
     )
     await asyncio.sleep(3)  # the grace period is one second
@@ -139,7 +140,7 @@ async def test_by_the_sum_a_demand_that_free_gpus_would_help_to_serve_is_told_so
     await site.create(job("whole", container(gpu=8), enabled="true"))
     told = await site.until_event("GpuWorkload/job-whole", "NobodyMakesWay", "short of 4")
     assert told == (
-        "No idle workload makes way for it: all eligible idle workloads together are short of "
+        "No idle workload is preempted for it: all eligible idle workloads together are short of "
         "4 amd.com/gpu; with fit: Sum free GPUs do not count"
     )
 

@@ -25,7 +25,7 @@ WATCHED = ("pods", "namespaces", "gpuworkloads", "kaiwoconfigs", "preemptions")
 
 
 async def _story(site: Site) -> dict[str, Any]:
-    """Idle Jobs make way for a demand, one goes by hand, one by policy; return what is left."""
+    """Preempt idle Jobs for a demand, one by hand, one by policy; return what is left."""
     await site.create(
         *(job(f"idle-{index}", container(gpu=4), enabled="true") for index in range(2)),
         job("busy", container(gpu=4), enabled="true"),

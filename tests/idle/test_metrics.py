@@ -292,7 +292,7 @@ async def test_nvidia_and_intel_gpus_are_watched_when_switched_on(tmp_path: Path
         assert intel["spec"]["gpuResources"] == {"gpu.intel.com/i915": 1}
         assert intel["status"]["aggregatedUtilization"] == 1
 
-        # And they make way: a demand for MIG instances is served.
+        # And they are preempted: a demand for MIG instances is served.
         await site.annotate("pods", "mig", grace_period="1s")
         demand = job("demand", with_limits({"nvidia.com/mig-1g.10gb": "2"}), enabled="true")
         await site.create(demand)

@@ -1,4 +1,4 @@
-"""Why nobody makes way for a demand is told when the reason changes, counted, and answered."""
+"""Why nothing is preempted for a demand is told when the reason changes, counted, and answered."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_demand_has_a_line_for_each_reason_and_one_when_it_waits_no_longer() -
     said = [json.loads(line) for line in world.written]
     samples = [each for each in said if "input" in each]
     assert [(each["name"], each["reason"]) for each in samples] == [("demand", "NotIdleYet")]
-    assert decided_again("idle", samples[0]["input"]) == "nobody makes way."
+    assert decided_again("idle", samples[0]["input"]) == "nothing is preempted."
     found = [each for each in said if "input" not in each]
     assert [(each["previous"], each["reason"]) for each in found] == [
         ("", "NotIdleYet"),
@@ -125,4 +125,4 @@ async def test_a_demand_is_told_on_its_gpuworkload(site: Site) -> None:
     await site.until_phase("Job/idle", "Idle")
     await site.create(job("whole", container(gpu=16), enabled="true"))
     told = await site.until_event("GpuWorkload/job-whole", "Waiting", "WouldNotHelp")
-    assert told == "WouldNotHelp: Idle work that made way would not let it fit"
+    assert told == "WouldNotHelp: Idle work that was preempted would not let it fit"

@@ -354,7 +354,7 @@ async def queue_and_preempt(installed: Installed, admin: Client) -> None:
     await installed.until("the job runs", lambda: running("low"))
     await installed.until("the pod is let go", let_go)
     await admin.create(JOBS, job("high", priority="high", pods=3), dict)
-    await installed.until("the job makes way", lambda: running("high"))
+    await installed.until("the job is preempted", lambda: running("high"))
     old, new = [
         {
             each["metadata"]["name"]: each["spec"]
@@ -371,7 +371,7 @@ async def queue_and_preempt(installed: Installed, admin: Client) -> None:
 
 
 async def tenants_read_their_story(installed: Installed, admin: Client) -> None:
-    """Whoever may view the namespace reads why work made way there, and no record of a plan."""
+    """A viewer of the namespace reads why work was preempted there, and no record of a plan."""
     binding = {
         "metadata": {"name": "viewers", "namespace": NAMESPACE},
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},

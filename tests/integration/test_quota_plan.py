@@ -1,7 +1,7 @@
 """Plans of queued Jobs on a real API server, and what then happens: kube-controller-manager plays.
 
 A ClusterQueue is full of Jobs of low priority. What a plan says of one of high priority is compared
-with what becomes of it: who makes way, that it starts, and where its pods run. Of one that waits
+with what becomes of it: who is preempted, that it starts, and where its pods run. Of one that waits
 the first change that is named is made, and it has to start. The API server's audit says that the
 plans ask for reads and one dry run each.
 """

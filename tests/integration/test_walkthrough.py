@@ -1,4 +1,4 @@
-"""The guide's walkthrough: an idle Job makes way for a pending one; policy Always for two more."""
+"""The guide's walkthrough: an idle Job is preempted for another; policy Always for two more."""
 
 from __future__ import annotations
 

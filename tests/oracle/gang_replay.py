@@ -103,7 +103,7 @@ class Board:
         del self.where[name]
 
     def waits_rightly(self, waiting: Sequence[str]) -> None:
-        """Nobody waits who fits, nor for whom somebody of lower priority could make way."""
+        """Nobody waits who fits, nor for whom somebody of lower priority could be preempted."""
         for name in waiting:
             widths, own = self._pods(name), self.jobs[name].priority
             assert not has_room(self.free(), widths), f"{name} waits, and there is room"

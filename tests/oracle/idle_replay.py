@@ -1,4 +1,4 @@
-"""A naive judge of jobs that hold devices without using them, and make way for that.
+"""A naive judge of jobs that hold devices without using them, and are preempted for that.
 
 Lives each run second by second, looks for room by trying all of it, and adds up on its own what was
 held unused, what was undone, and for how long a job would have gone on so. Times are whole seconds.

@@ -1,8 +1,9 @@
 """A naive judge of quota in one cohort: plays reservations by hand and adds up who holds what.
 
 Each tenant has a ClusterQueue with its part of the devices; what one does not use others borrow.
-Within a queue lower priorities make way, and a tenant takes back from any work what it lent; for a
-job that asks for more than its tenant's own nobody makes way. Nothing here comes from the engine.
+Within a queue lower priorities are preempted, and a tenant takes back from any work what it lent;
+for a job that asks for more than its tenant's own nothing is preempted. Nothing here comes from the
+engine.
 """
 
 from __future__ import annotations

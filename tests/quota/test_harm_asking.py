@@ -48,7 +48,7 @@ def ledger_of(random: Random) -> Displacements:
 
 
 def targets(scene: Scene, snapshot: Snapshot, who: Preemptor) -> list[str] | None:
-    """Return who makes way, in order."""
+    """Return who is preempted, in order."""
     oracle = SearchOracle(snapshot, who)
     queue = snapshot.tree.queues[scene.queue]
     assigned = Assigner(snapshot, scene.incoming, queue, oracle).assign()

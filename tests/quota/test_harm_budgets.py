@@ -93,7 +93,7 @@ def pass_time(found: Cluster, length: int) -> None:
 
 
 def displaced_once(found: Cluster) -> None:
-    """Let one workload of `one` make way, and that for which it did end."""
+    """Let one workload of `one` are preempted, and that for which it did end."""
     found.submit(work("one", "first", 4, 1))
     found.settle()
     found.submit(work("ours", "urgent", 4, 9))

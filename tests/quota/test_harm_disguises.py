@@ -36,7 +36,7 @@ def disguised(random: Random, number: int) -> Workload:
 
 
 def played(seed: int, per: Per) -> tuple[Cluster, int]:
-    """Let urgent work come in six disguises; return how often somebody made way for it."""
+    """Let urgent work come in six disguises; return how often a workload was preempted for it."""
     random = Random(seed)
     budget = HarmBudget("ours", Scope.CAUSED, per=per, window=24 * HOUR, displacements=MOST)
     found = cluster(budget, quotas=(4, 4))

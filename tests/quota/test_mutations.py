@@ -200,7 +200,7 @@ MUTATIONS = [
         "proof",
     ),
     Mutation(
-        "those with another flavor make way too",
+        "those with another flavor are preempted too",
         "targets.borrowers",
         "if not need.isdisjoint(columns):",
         "if True:",
@@ -228,7 +228,7 @@ MUTATIONS = [
         "proof",
     ),
     Mutation(
-        "equal priorities make way, whoever is newer",
+        "equal priorities are preempted, whoever is newer",
         "targets.candidates",
         "row for row in equal if who.timestamp < row[4].timestamp",
         "row for row in equal",
@@ -249,7 +249,7 @@ MUTATIONS = [
         "proof",
     ),
     Mutation(
-        "priorities beyond the threshold make way while borrowing",
+        "priorities beyond the threshold are preempted while borrowing",
         "targets.classical",
         "limit if threshold is None else min(limit, threshold + 1)",
         "limit",

@@ -1,4 +1,4 @@
-"""Others make way for pods whose node failed: none in vain, none of higher priority than needed."""
+"""Victims for pods whose node failed: none in vain, none of higher priority than needed."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def test_the_best_domain_is_named_with_who_has_it_and_a_wider_level_with_room() 
     found, helpful, reason = asked(world)
     assert found.reason is reason is Reason.PLACES_TAKEN
     assert sentence(found) == (
-        "Its quota is free, and its places are those of work that makes way for a higher priority "
+        "Its quota is free, and its places are those of work that is preempted for a higher "
+        "priority "
         f"only: no {RACK} has room for 8 pods: the best, b/r2, has room for 6; who stays: 1 of no "
         "lower priority"
     )

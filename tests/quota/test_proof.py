@@ -149,7 +149,7 @@ def reclaiming() -> Given:
 
 
 def borrowing() -> Given:
-    """`mine` borrows already and is to borrow more, for which only lower priorities make way."""
+    """`mine` borrows already and is to borrow more, for which only lower ones are preempted."""
     return decided(
         (
             queue("mine", Quota(2), preemption=BORROWING),
@@ -166,7 +166,7 @@ def borrowing() -> Given:
 
 
 def sharing(mine: int = 1, asked: int = 2) -> Given:
-    """`mine` borrows less than `theirs`; shares decide who makes way."""
+    """`mine` borrows less than `theirs`; shares decide who is preempted."""
     return decided(
         (queue("mine", Quota(0)), queue("theirs", Quota(0)), queue("lender", Quota(8))),
         (

@@ -36,7 +36,7 @@ def holding(name: str, gpus: int, priority: int) -> Workload:
 
 
 class Site:
-    """Ten devices: one is held by who could make way, nine by who cannot; three jobs want five."""
+    """Ten devices: one held by who could be preempted, nine by others; three jobs want five."""
 
     def __init__(self, refusals: Refusals | None, **changes: Any) -> None:
         new = configuration(queue("mine", 10, **changes))

@@ -160,7 +160,7 @@ class Crowd:
 
     @property
     def excess(self) -> list[_Excess]:
-        """The versions in which more was held than there is, but for who was making way.
+        """The versions in which more was held than there is, but for who was being preempted.
 
         As in the reference, room may be given away in the cycle that takes it from its holder.
         """

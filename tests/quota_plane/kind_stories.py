@@ -1,8 +1,8 @@
 """Stories of one kind of job each: queued, admitted, preempted, requeued, finished.
 
-A job of low priority runs, makes way for one of high priority, waits, and runs again when that one
-is over. Where the embedded cluster has no controller for a kind the story plays it: it writes the
-status, or makes the pods. Manifests are those of `kinds.yaml`.
+A job of low priority runs, is preempted for one of high priority, waits, and runs again when that
+one is over. Where the embedded cluster has no controller for a kind the story plays it: it writes
+the status, or makes the pods. Manifests are those of `kinds.yaml`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options beyond the reference, on a running plane: each changes who makes way, or when."""
+"""Options beyond the reference, on a running plane: each changes who is preempted, or when."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def test_no_job_is_lost_and_no_quota_is_left_held(tmp_path: Path) -> None:
             ]
             return len(found) >= 3
 
-        await cluster.until("some make way", evicted, patience=60.0)
+        await cluster.until("some are preempted", evicted, patience=60.0)
 
         async def all_finished() -> bool:
             await end_some(cluster, chosen)

@@ -121,7 +121,7 @@ async def test_a_tenant_who_patches_job_and_workload_makes_way_all_the_same(tmp_
         (workload,) = (await cluster.workloads()).values()
         adversary = asyncio.create_task(_patch(cluster, workload["metadata"]["name"]))
         await cluster.create(job("high", priority="high", pods=2))
-        await cluster.until("it has made way", lambda: _runs(cluster, "high"), 60.0)
+        await cluster.until("it has been preempted", lambda: _runs(cluster, "high"), 60.0)
         adversary.cancel()
 
 

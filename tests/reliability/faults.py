@@ -245,7 +245,7 @@ async def _namespace_of_jobs_deleted(run: Run, load: JobChurn) -> None:
     for turn in range(run.times):
         name, role = f"doomed-{turn}", "victims" if turn % 2 else "preemptor"
         await stand.create(NAMESPACES, {"metadata": {"name": name}})
-        await asyncio.sleep(15)  # those who make way hold everything first
+        await asyncio.sleep(15)  # those that are preempted hold everything first
         await load.settle(name)
         for _ in range(400):
             if any(_is_of(record, name, role) for record in await stand.records()):

@@ -2,7 +2,8 @@
 
 kube-controller-manager makes the pods of Jobs and takes away what is left of them; the operator's
 own scheduling plane places them. All GPUs are held by idle Jobs, which come again as often as they
-are evicted; every few seconds a Job comes that uses what it gets, for which idle ones make way.
+are evicted; every few seconds a Job comes that uses what it gets, for which idle ones are
+preempted.
 """
 
 from __future__ import annotations

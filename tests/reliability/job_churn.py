@@ -54,19 +54,19 @@ class JobChurn:
 
     #: Of each demand; it runs when all of them do.
     pods: ClassVar[int] = 1
-    #: How long those that make way have to run before they do.
+    #: How long those that are preempted have to run before they do.
     rests_s: ClassVar[float] = 0.0
 
     def small(self, name: str, size: int) -> Object:
-        """Return a Job of one pod that makes way."""
+        """Return a Job of one pod that is preempted."""
         raise NotImplementedError
 
     def large(self, name: str, pods: int, size: int) -> Object:
-        """Return a Job for which others make way; `size`: of each of its pods."""
+        """Return a Job for which others are preempted; `size`: of each of its pods."""
         raise NotImplementedError
 
     async def fill(self) -> None:
-        """Keep the cluster full of Jobs that make way."""
+        """Keep the cluster full of Jobs that are preempted."""
         raise NotImplementedError
 
     async def demand(self, random: Random) -> None:
@@ -74,7 +74,7 @@ class JobChurn:
         raise NotImplementedError
 
     async def settle(self, namespace: str) -> None:
-        """Have Jobs come in another namespace that others make way for, and that make way then."""
+        """Make Jobs in another namespace that preempt others, and that are preempted then."""
         raise NotImplementedError
 
     async def run(self) -> None:

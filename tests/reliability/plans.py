@@ -118,7 +118,7 @@ def _report(turn: int, said: Mapping[str, Any]) -> None:
 
 @dataclass
 class _Pods:
-    """Pods that make way for a gang, of the scheduling plane alone."""
+    """Pods that are preempted for a gang, of the scheduling plane alone."""
 
     stand: Stand
     turn: int
@@ -155,7 +155,7 @@ class _Pods:
 
 @dataclass
 class _Jobs:
-    """Jobs of one pod that make way for one large Job, as the load of a plane makes them."""
+    """Jobs of one pod that are preempted for one large Job, as the load of a plane makes them."""
 
     stand: Stand
     turn: int

@@ -244,7 +244,7 @@ async def test_a_preemptor_whose_room_others_take_each_time_stops_after_two_wher
             cluster.end_all()
         assert cluster.api.deleted == {f"low-{number}": 1 for number in range(times)}
         _, _, said = cluster.condition(cluster.pod("one"), "PodScheduled")
-        held = "made way for it before, and it got nothing of it" in said
+        held = "preempted for it before, and it got nothing of it" in said
         assert held == (policy is ALL)
 
 

@@ -1,4 +1,4 @@
-"""Replays of the idle plane: who is idle makes way as its policy says, and what that gains."""
+"""Replays of the idle plane: who is idle is preempted as its policy says, and what that gains."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_a_study_with_idle_work_gives_the_same_bytes_twice_and_says_what_was_rec
             "reclaimed GPU h",
             "GPU hours of a run that were held without being used",
             "GPU hours of a run that idle work gave back early",
-            "jobs for which idle ones made way",
+            "jobs for which idle ones were preempted",
         ):
             assert said in outcome.report
         assert "by the quota engine" not in outcome.report  # nobody asks for quota here

@@ -94,7 +94,7 @@ class Judged:
             devices,
             {key: Asked(one.devices, one.priority or 0) for key, one in jobs.items()},
         )
-        self.leaving: dict[str, int] = {}  # when who makes way leaves
+        self.leaving: dict[str, int] = {}  # when who is preempted leaves
         self.told: Counter[str] = Counter()
         self.stranded = self.unplaced = 0
         self.last = max(life.job.arrival for life in done.lives)

@@ -104,8 +104,8 @@ def test_a_minimum_runtime_puts_the_preemption_off_until_it_is_over() -> None:
 
 
 def test_who_makes_way_at_once_holds_its_quota_until_all_is_decided_as_on_a_cluster() -> None:
-    # Quota: three of `a`, two of `b`. When `short` ends, `reclaims` has `wide` make way, and while
-    # that is still there `small`, behind `large` in its queue, is given what is free.
+    # Quota: three of `a`, two of `b`. When `short` ends, `reclaims` has `wide` are preempted, and
+    # while that is still there `small`, behind `large` in its queue, is given what is free.
     jobs = [
         job("wide", 0, 4, 1_000, "b"),
         job("small", 10, 1, 800, "b"),

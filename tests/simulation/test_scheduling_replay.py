@@ -1,4 +1,4 @@
-"""Replays on nodes: gangs are placed whole, make way whole, and nobody waits beside room."""
+"""Replays on nodes: gangs are placed whole, are preempted whole, and nobody waits beside room."""
 
 from __future__ import annotations
 

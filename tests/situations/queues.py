@@ -183,7 +183,7 @@ def victims_that_leave_for_it() -> Situation:
         ["Job team/old"],
         [[job("old", 1, 8, "q", "low")]],
         "quota",
-        plan_expects=["STARTS, others make way"],
+        plan_expects=["STARTS, others are preempted"],
     )
 
 

@@ -215,7 +215,7 @@ def test_the_story_names_the_setting_that_spared_each_of_the_others() -> None:
         "Proof Quota: the need fits the quota",
         "",
         "Victims, in the order in which they were chosen:",
-        "  ns/old (b, priority 0, 2 nvidia.com/gpu) makes way: InCohortReclamation",
+        "  ns/old (b, priority 0, 2 nvidia.com/gpu) is preempted: InCohortReclamation",
         "    Delete: not done yet",
         "",
         "Others that held quota in its cohorts:",

@@ -226,7 +226,7 @@ def test_every_pod_has_an_answer_in_words() -> None:
     assert told("high") == told("high-0")
     (low,) = told("low-0")
     assert low == (
-        "default/low-0 (on n0, priority 0, group default/low) makes way: its group goes as a "
+        "default/low-0 (on n0, priority 0, group default/low) is preempted: its group goes as a "
         "whole (2 pods), and NodeResourcesFit refuses its reprieve"
     )
     assert len(told("low")) == 2
@@ -257,7 +257,7 @@ def test_the_filter_that_refuses_a_single_pods_victim_is_named() -> None:
     told = [pod_answer_text(each, replay) for each in pod_answers(replay)]
     assert told == [
         "default/single (priority 10) is to run on n",
-        "default/web (on n, priority 0) makes way: NodePorts refuses its reprieve",
+        "default/web (on n, priority 0) is preempted: NodePorts refuses its reprieve",
         "default/low-0 (on n, priority 0) stays: the preemptor fits with it in place",
         "default/low-1 (on n, priority 0) stays: the preemptor fits with it in place",
     ]

@@ -92,7 +92,7 @@ def test_everybody_is_told_of() -> None:
         "  ml-team/oldest (Job/oldest): 2 amd.com/gpu, idle for 1h6m40s",
         "",
         "All others that were looked at:",
-        f"  ml-team/always (Job/always) makes way: Always, idle for 30m0s (plan {always})",
+        f"  ml-team/always (Job/always) is preempted: Always, idle for 30m0s (plan {always})",
         "  ml-team/claimed (Job/claimed) stays, idle for 30m0s: it is already being preempted",
         (
             "  ml-team/late (Job/late) gets nobody: all eligible idle workloads together are "
@@ -171,13 +171,13 @@ def test_one_workload_is_answered_for_by_its_own_name_or_by_its_root_owners() ->
 
     plan = replay.evaluation.plans[0].id
     victim = (
-        "ml-team/job-w-1 (Job/w) makes way for ml-team/needy: OldestIdle, idle for 30m0s "
+        "ml-team/job-w-1 (Job/w) is preempted for ml-team/needy: OldestIdle, idle for 30m0s "
         f"(plan {plan})"
     )
     assert answered("ml-team", "job-w-1") == [victim]
     assert answered("ml-team", "w") == [victim]
     assert answered("ml-team", "needy") == [
-        f"ml-team/needy (Job/needy) gets 4 amd.com/gpu: 1 made way for it (plan {plan})"
+        f"ml-team/needy (Job/needy) gets 4 amd.com/gpu: 1 were preempted for it (plan {plan})"
     ]
     assert answered("other", "w-2") == [
         "other/w-2 (Job/w-2) stays, idle for 30m0s: no pending workload needs it"

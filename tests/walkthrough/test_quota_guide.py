@@ -223,4 +223,4 @@ async def test_a_higher_priority_evicts_in_one_queue_and_waits_in_the_other(
     code, story = await explained(cluster, record.partition("/")[2])
     assert code == 0
     assert ": the same plan" in story
-    assert f"{evicted} ({names[0]}, priority 100, 8 cpu, 1Gi memory) makes way" in story
+    assert f"{evicted} ({names[0]}, priority 100, 8 cpu, 1Gi memory) is preempted" in story

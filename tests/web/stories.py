@@ -149,7 +149,7 @@ def quota_record(
     *,
     harm_order: bool = False,
 ) -> Preemption:
-    """Queue b takes back what a and c have borrowed: of four, two make way and one is put back."""
+    """Queue b takes back what a and c have borrowed: of four, two are evicted, one reprieved."""
     configuration = Configuration(
         {
             "a": _queue("a", 8),
@@ -217,7 +217,7 @@ def _holding(queue: str, name: str, gpus: int, minutes: int) -> Workload:
 
 
 def idle_record(name: str = "idle-needy-1") -> Preemption:
-    """The oldest idle is put back by the trimming option, the second makes way."""
+    """The oldest idle is put back by the trimming option, the second is preempted."""
     rows = snapshot(
         demand("needy", 8, created=ago(500), namespace="needers"),
         workload("oldest", gpus=2, idle_since=ago(4000)),

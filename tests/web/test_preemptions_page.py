@@ -153,7 +153,7 @@ def test_a_victims_tenant_is_told_of_his_own_and_by_the_plans_id() -> None:
     quota = rows.pop(quota_record().spec.plan_id)
     assert quota["preemptor"] == "another tenant's work"
     assert (quota["victims"], quota["gpus"]) == (2, 6)
-    # The gang of team-a is the preemptor of this one: it learns how much made way, not whose.
+    # The gang of team-a is the preemptor of this one: it learns how much was preempted, not whose.
     own = rows.pop("scheduling-g-1")
     assert (own["victims"], own["whose"]) == (2, ["another tenant's work"])
     assert not rows

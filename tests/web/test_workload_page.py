@@ -96,7 +96,7 @@ def test_a_job_that_made_way_and_waits_again() -> None:
     assert waiting == {
         "plane": "quota",
         "reason": "HeldByOthers",
-        "message": "The quota is in use by work that does not make way for it: it lacks 2 "
+        "message": "The quota is in use by work that is not preempted for it: it lacks 2 "
         "nvidia.com/gpu in flavor gpus",
         "step": "Wait until some of it ends, or ask for less.",
         "since": DECIDED + 60,

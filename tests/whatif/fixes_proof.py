@@ -113,8 +113,8 @@ def _first_fix(answer: Answer) -> Fix | None:
 async def _starts(played: Playground, answer: Answer, wanted: Sequence[Object]) -> bool:
     """Submit, and tell whether it has started once the cluster is at rest.
 
-    Until then it is busy, as a plan takes what starts to be: idle work makes way at once for those
-    that made way for it. Afterwards half of it is idle.
+    Until then it is busy, as a plan takes what starts to be: idle work is preempted at once for
+    those that was preempted for it. Afterwards half of it is idle.
     """
     before = await seen(played.client)
     await played.submit(wanted)

@@ -7,7 +7,7 @@ job the nodes are compared, with how many pods of which requests each has.
 2. A pod starts when it has a node, a PodGroup when its minimum has, a job when nothing holds it and
    all its pods have; where nobody places pods, when nothing holds it.
 3. Victims are those whom the new records of what was submitted name, and did not give up. Of a
-   pod that was made anew for one of them, and made way, too, nothing is told.
+   pod that was made anew for one of them, and was preempted, too, nothing is told.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Happened:
 
     Attributes:
         starts: kind and name of each thing that was submitted, and what becomes of it.
-        victims: kind and name of who made way; pods of a submitted job count as that job.
+        victims: kind and name of who was preempted; pods of a submitted job count as that job.
         placement: how many pods of which thing are on which node.
     """
 

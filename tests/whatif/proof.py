@@ -1,7 +1,7 @@
 """Plan, submit, compare: random clusters and manifests on the embedded cluster.
 
 Nothing else changes between the plan and the submission, so that what happens is what was planned:
-what starts, who makes way, and where pods run.
+what starts, who is preempted, and where pods run.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def test_a_pod_that_fits_starts(cluster: Running) -> None:
     first, what, verdict, where, last = result.output.splitlines()
     assert re.fullmatch(r"snapshot .* UTC \(2 nodes, 2 pods, \d+\.\d s old\)", first)
     assert what == "Pod default/small   1 pod x 4 nvidia.com/gpu, 1 placed"
-    assert verdict == "  STARTS, nobody makes way"
+    assert verdict == "  STARTS, nothing is preempted"
     assert where.startswith("  small on node-")
     assert last == "decided by scheduling; nothing is submitted and nothing is reserved"
 
@@ -123,8 +123,8 @@ def test_of_a_job_the_pods_that_start_with_nobody_making_way_are_told(cluster: R
     }
     told = planned(cluster, job).output.splitlines()
     assert "Job default/sweep   3 pods x 4 nvidia.com/gpu = 12, 3 placed" in told
-    assert any(line.startswith("  STARTS, others make way") for line in told)
-    assert "  without anybody making way: 2 pods now" in told
+    assert any(line.startswith("  STARTS, others are preempted") for line in told)
+    assert "  without preemption: 2 pods now" in told
 
 
 def test_work_of_endlessly_many_pods_ends_with_one_line_and_exit_code_2(cluster: Running) -> None:

@@ -1,4 +1,4 @@
-"""Idle work that makes way is in the plan, and makes way then: three planes on one cluster."""
+"""Idle work that a plan names is preempted then: three planes on one cluster."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def planned(cluster: Site, *objects: Object) -> Answer:
 
 
 def idle_reason(answer: Answer) -> Reason | None:
-    """Return why nobody idle makes way for what was submitted."""
+    """Return why no idle work is preempted for what was submitted."""
     (outcome,) = answer.outcomes
     return None if outcome.idle is None else outcome.idle.reason
 

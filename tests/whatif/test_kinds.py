@@ -1,4 +1,4 @@
-"""Every kind of the table of jobs starts in a what-if, makes way for another, and has its pods.
+"""Every kind of the table of jobs starts in a what-if, is preempted for another, and has its pods.
 
 No cluster: snapshots are made here, and of the end of one run comes the snapshot of the next.
 """

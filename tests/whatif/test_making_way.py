@@ -1,4 +1,4 @@
-"""Who makes way in a plan: for what is submitted, and in turn since it came."""
+"""Who is preempted in a plan: for what is submitted, and in turn since it came."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_pod_that_was_made_anew_for_a_victim_is_not_named_besides() -> None:
         found = displaced(run, {"ours"}, lambda uid: {uid.partition("-a")[0].partition("-b")[0]})
         return [each.name for each in found]
 
-    # Of `other` nobody has made way before: that is told, by the name that it has here.
+    # Of `other` nobody has been preempted before: that is told, by the name that it has here.
     assert run_virtually(main) == ["set-a", "set-b", "other-anew"]
 
 

@@ -54,8 +54,8 @@ def test_who_makes_way_is_told_with_what_he_gives_back_and_why_in_words() -> Non
     assert plan_text(found, ["quota", "scheduling"]) == [
         "snapshot 14:00:00 UTC (0 nodes, 0 pods)",
         "Job team/wanted   1 pod, 0 placed",
-        "  STARTS, others make way",
-        "  makes way (2 in all, 4 amd.com/gpu, 4.0 device hours lost)",
+        "  STARTS, others are preempted",
+        "  preempted (2 in all, 4 amd.com/gpu, 4.0 device hours lost)",
         "     Job team/b  4 amd.com/gpu  it used quota that another queue has lent and takes back",
         "     Job team/a                 lower priority",
         "  wanted-0 on node-0",
@@ -65,7 +65,7 @@ def test_who_makes_way_is_told_with_what_he_gives_back_and_why_in_words() -> Non
 
 def test_devices_of_several_resources_are_summed_as_devices() -> None:
     found = answer(victim("one", "", amd=4), victim("two", "", nvidia=1))
-    assert "  makes way (2 in all, 5 devices, 5.0 device hours lost)" in plan_text(found, ["quota"])
+    assert "  preempted (2 in all, 5 devices, 5.0 device hours lost)" in plan_text(found, ["quota"])
 
 
 def test_an_answer_has_at_most_25_lines_and_all_of_them_where_everything_is_wanted() -> None:
@@ -120,8 +120,11 @@ def test_what_is_needed_is_told_with_what_of_it_is_free() -> None:
     told = plan_text(answer(victim("b", "", amd=4), outcomes=(wanted,)), ["quota"])
     assert told[1:4] == [
         "Job team/wanted   8 pods x 8 nvidia.com/gpu = 64, 8 placed",
-        "  STARTS, others make way   needs 64 nvidia.com/gpu, free in reach 24: 40 from others",
-        "  without anybody making way: 3 pods now",
+        (
+            "  STARTS, others are preempted   needs 64 nvidia.com/gpu, free in reach 24: "
+            "40 from others"
+        ),
+        "  without preemption: 3 pods now",
     ]
 
 
@@ -147,4 +150,4 @@ def test_what_is_free_is_not_told_of_pods_that_are_placed_one_by_one() -> None:
     assert found.verdict is Verdict.STARTS_WITH_VICTIMS, found.message
     lines = plan_text(found, ["scheduling"])
     assert not [line for line in lines if "free in reach" in line]
-    assert "  without anybody making way: 0 pods now" in lines
+    assert "  without preemption: 0 pods now" in lines

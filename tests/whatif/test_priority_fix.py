@@ -20,7 +20,7 @@ FACTS: dict[str, Any] = {"controllers": "scheduling", "names": ["default-schedul
 async def test_the_lowest_class_that_helps_is_named_and_then_it_starts(
     tmp_path: Path, kind: str
 ) -> None:
-    """A class that lets nobody make way does not help, nor one that is no higher."""
+    """A class that has nobody preempted does not help, nor one that is no higher."""
     async with site([node("node-0", 4)], tmp_path, kubelet=True) as cluster:
         operator = await cluster.operator()
         await cluster.create(

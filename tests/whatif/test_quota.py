@@ -69,7 +69,9 @@ async def test_a_plan_with_victims_says_how_many_pods_start_without(tmp_path: Pa
         assert outcome.asks.scarce == ("cpu",)
         assert (outcome.asks.total["cpu"], outcome.short) == (2000, {"cpu": 1000})
         told = plan_text(asked.answer, ["quota"])
-        assert "  STARTS, others make way   needs 2 cpu, free in reach 1: 1 from others" in told
+        assert (
+            "  STARTS, others are preempted   needs 2 cpu, free in reach 1: 1 from others" in told
+        )
         assert asked.answer.borrowed == ()
 
 

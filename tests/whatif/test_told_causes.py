@@ -191,7 +191,7 @@ async def test_a_plan_that_would_evict_for_nothing_says_so(tmp_path: Path) -> No
     assert [each.name for each in wide.victims] == ["low"]
     warning = "  submitting it evicts others for nothing: none of it would start"
     told = plan_text(wide, ["scheduling", "quota"])
-    assert told[told.index(warning) + 1].startswith("  makes way (1 in all")
+    assert told[told.index(warning) + 1].startswith("  preempted (1 in all")
     assert plan_document(wide, ["quota"]).in_vain
     assert narrow.verdict is Verdict.STARTS_WITH_VICTIMS
     assert "for nothing" not in " ".join(plan_text(narrow, ["quota"]))

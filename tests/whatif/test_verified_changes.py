@@ -93,7 +93,7 @@ def test_a_change_that_quota_would_admit_is_named_where_nodes_take_it_and_not_el
 
 
 def test_how_many_make_way_then_is_what_all_planes_say() -> None:
-    """In its quota nobody makes way for it; on the node a pod of lower priority does."""
+    """In its quota nothing is preempted for it; on the node a pod of lower priority does."""
     deciders = deciders_of(BOTH, ("default-scheduler",), {})
     classes = [
         {

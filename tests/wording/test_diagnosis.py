@@ -65,14 +65,15 @@ def test_amounts_are_as_people_write_them() -> None:
 def test_a_change_that_helps_is_the_next_step() -> None:
     fewer = Fix(Change.FEWER_PODS, "spec.minCount", "8", "6", victims=1)
     assert (
-        fix_text(fewer) == "With spec.minCount 6 instead of 8 it starts; one other makes way then."
+        fix_text(fewer)
+        == "With spec.minCount 6 instead of 8 it starts; one other is preempted then."
     )
     less = Fix(Change.WITHOUT_CONSTRAINT, "spec.nodeSelector", "zone=a", "")
     assert fix_text(less) == "Without spec.nodeSelector (zone=a) it starts."
     written = [Written("spec.parallelism", "8", "6"), Written("spec.selector[a/b]", "c", "")]
     assert fix_text(fewer, written) == (
         "With spec.parallelism 6 instead of 8 and without spec.selector[a/b] (c) it starts; one "
-        "other makes way then."
+        "other is preempted then."
     )
     added = [Written(f"spec.tolerations[{n}]", "", "any") for n in range(4)]
     assert fix_text(less, added).startswith("With spec.tolerations[0] any and with ")

@@ -167,7 +167,7 @@ def _unseen(reading: Reading, decided: Decided | None) -> Iterator[str]:
 
 def _records_unknown(reading: Reading, displaced: Sequence[Displaced], history: bool) -> list[str]:
     if any(kind == _RECORDS for kind, _ in reading.refused):
-        whom = "Whom it displaced" if displaced else "Who made way for whom"
+        whom = "Whom it displaced" if displaced else "Who was preempted for whom"
         return [f"{whom} is not known: you may not list preemptions.reprieve.dev."]
     if history and not displaced:
         return ["No displacement of it is recorded."]

@@ -24,7 +24,7 @@ class Decided:
         starts: when it would start if nothing else changed, None where it would not.
         unseen: kinds that could not be read, or not everywhere; `hidden`: how much, in a few words.
         notes: what else has to be known of the answer.
-        estimate: when it starts at the latest; `idle`: why nobody idle makes way for it.
+        estimate: when it starts at the latest; `idle`: why no idle work is preempted for it.
         owner: the plane that evicts for it, and `planes` all that decide together; None where one
             decides alone.
     """

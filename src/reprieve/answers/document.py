@@ -92,10 +92,10 @@ class Demand(_Struct, frozen=True):
 class Waiting(_Struct, frozen=True):
     """Why it waits: the plane whose question it is, a word of the closed list, what is reported.
 
-    `lacks`: in base units, by resource. `refused`: how many who could make way stay, by rule.
+    `lacks`: in base units, by resource. `refused`: how many who could be preempted stay, by rule.
     `filters`: how many nodes each filter refused. `earliest`: when it may start at the earliest.
-    `estimate`: when it starts at the latest; `idle`: why nobody idle makes way for it. `demand`:
-    where several planes decide together.
+    `estimate`: when it starts at the latest; `idle`: why no idle work is preempted for it.
+    `demand`: where several planes decide together.
     """
 
     plane: str
@@ -115,7 +115,7 @@ class Waiting(_Struct, frozen=True):
 class Displaced(_Struct, frozen=True):
     """One displacement, as the caller may know it.
 
-    `subject` made way, `preemptor` is for whom; amounts are in base units, cpu in thousandths.
+    `subject` was preempted, `preemptor` is for whom; amounts are in base units, cpu in thousandths.
     `lost_device_seconds`: since the last checkpoint or the start; `times`: how often this line of
     work was displaced within `window`; `spared_by`: what would have spared it; `back_at`: when it
     ran again. `record`: the Preemption, the last one of its demand, `plan`: its plan's id.
@@ -151,8 +151,8 @@ class Answer(_Struct, frozen=True, kw_only=True):
     Attributes:
         limits: what the caller may not list, and what that means for the figures.
         waiting: where it waits.
-        displaced: how it made way, the newest first.
-        displaced_others: who made way for it, the newest first.
+        displaced: how it was preempted, the newest first.
+        displaced_others: who was preempted for it, the newest first.
         story: lines of a record that was decided again, for a Preemption alone.
     """
 

@@ -64,7 +64,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
     yield from _idle_facts(found)
     most = len(found.displaced) if found.history else MOST_TIMES
     for index, each in enumerate(found.displaced[:most]):
-        yield "made way" if index == 0 else "before that", _displaced_text(each, now)
+        yield "preempted" if index == 0 else "before that", _displaced_text(each, now)
     if len(found.displaced) > most:
         yield "in all", _all_text(found)
     for index, each in enumerate(found.others[: most if found.history else 1]):
@@ -157,7 +157,7 @@ def _idle_facts(found: Findings) -> Iterator[tuple[str, str]]:
         text += f", idle for {duration(found.now - idle)}"
     others = found.decided is not None and found.decided.owner not in (None, Plane.IDLE)
     if text == "PendingGpu" and not others:
-        text += ": idle work on GPUs that it needs makes way for it"
+        text += ": idle work on GPUs that it needs is preempted for it"
     yield "idle says", text
 
 
@@ -208,6 +208,6 @@ def _others_text(each: Displaced, now: Nanos) -> str:
     when = ago(at, now) if at is not None else each.at
     what = f", {amounts(each.amounts)}" if each.amounts else ""
     if each.outcome == "leaving":
-        return f"{each.subject} makes way since {when}: {each.rule}{what}{_saving(each, now)}"
+        return f"{each.subject} being preempted since {when}: {each.rule}{what}{_saving(each, now)}"
     done = "" if each.outcome == "evicted" else f", {each.outcome}"
-    return f"{each.subject} made way at {when}: {each.rule}{what}{done}"
+    return f"{each.subject} preempted at {when}: {each.rule}{what}{done}"

@@ -82,7 +82,7 @@ def _verdict(found: Findings, diagnosis: Diagnosis | None) -> str:
         case State.WAITS:
             return f"{_who_waits(found)}: {_why(found, diagnosis)}."
         case State.LEAVES:
-            return f"{who} is on its way out{since}{_for_whom(found, ': it makes way')}."
+            return f"{who} is on its way out{since}{_for_whom(found, ': it is preempted')}."
         case State.FINISHED:
             when = f" at {ago(standing.since, now)}" if standing.since is not None else ""
             how, colon, why = named(unit, standing.text).rstrip(".").partition(": ")
@@ -90,9 +90,9 @@ def _verdict(found: Findings, diagnosis: Diagnosis | None) -> str:
         case State.GONE:
             return f"{who} is gone{_for_whom(found) or f': {standing.text}'}."
         case State.STOPPED:
-            return f"{who} does not run: {standing.text}{_for_whom(found, '; it made way')}."
+            return f"{who} does not run: {standing.text}{_for_whom(found, '; it was preempted')}."
         case _:
-            return f"{who}: {standing.text}{_for_whom(found, '; it made way')}."
+            return f"{who}: {standing.text}{_for_whom(found, '; it was preempted')}."
 
 
 def _who_waits(found: Findings) -> str:
@@ -130,7 +130,7 @@ def _came_back(found: Findings) -> bool:
     return since is not None and last is not None and last <= since
 
 
-def _for_whom(found: Findings, lead: str = ": it made way") -> str:
+def _for_whom(found: Findings, lead: str = ": it was preempted") -> str:
     """Return for whom it is preempted, with the rule, where that is known."""
     if not found.displaced:
         return ""
@@ -166,7 +166,7 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
     if found.decided is not None and found.decided.idle is not None and found.decided.idle.itself:
         kind, name = unit.root["kind"].lower(), name_of(unit.root)
         command = f"kubectl {where}annotate {kind} {name} {OPT_IN}=true"
-        yield Step("Opt in, so that idle work makes way for it:", command)
+        yield Step("Opt in, so that idle work is preempted for it:", command)
     if found.displaced and found.displaced[0].spared_by:
         yield Step(f"It would have been spared by {found.displaced[0].spared_by}.")
     newest = next((each for each in (*found.displaced, *found.others) if each.record), None)

@@ -28,7 +28,8 @@ class Findings:
 
     Attributes:
         decided: why it waits, by whoever decides; None where only its objects were asked.
-        displaced: how it made way, the newest first; `others`: who made way for it, likewise.
+        displaced: how it was preempted, the newest first; `others`: who was preempted for it,
+        likewise.
         limits: what the caller may not see.
         unknown: what else is not known.
     """

@@ -25,7 +25,7 @@ __all__ = ["HARM_KEY", "displacements_of", "kept_of", "stored", "was_evicted"]
 
 #: Most victims of one record: some 200 characters each.
 _MOST: Final = 300
-_STRICTLY: Final = 1  # who makes way in the scheduling plane has a strictly lower priority
+_STRICTLY: Final = 1  # who is preempted in the scheduling plane has a strictly lower priority
 _KEY: Final = "displacements"
 #: Where `harm` stores what harm budgets know of both sides.
 HARM_KEY: Final = "harm"

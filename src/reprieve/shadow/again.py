@@ -37,7 +37,7 @@ Plugins = Callable[[Policy], tuple[Mapping[str, PostFilter], Mapping[str, Placem
 #: Returns what an object loses, by its uid.
 Lost = Callable[[str], int]
 
-_FITS: Final = "it fits without anybody making way"
+_FITS: Final = "it fits without preemption"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def scheduling_again(decided_on: SchedulingInput, at: int, plugins: Plugins) -> 
 
     placed = any(member.bind for member in replay.attempt.members)
     return Again(
-        replay.plan, lost, _FITS if placed else "nobody who may make way makes room for it"
+        replay.plan, lost, _FITS if placed else "nobody who may be preempted makes room for it"
     )
 
 

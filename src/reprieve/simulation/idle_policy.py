@@ -2,7 +2,7 @@
 
     gpuPreemption:
       defaultPolicy: Always          # or OnPressure: for work that waits alone
-      defaultGracePeriod: 10m        # idle for so long before it makes way
+      defaultGracePeriod: 10m        # idle for so long before it is preempted
       defaultThreshold: 5            # percent below which devices are idle
       fit: Node                      # or Sum
       irreducible: false

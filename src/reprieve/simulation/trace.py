@@ -18,8 +18,8 @@ __all__ = ["Job", "Malformed", "Trace", "device_time", "widest", "window"]
 class Job:
     """One job; `id` is unique in its trace. Times in nanoseconds.
 
-    `notice`: for how long it wants to be told before it makes way, 0 for not at all. `idle_from` is
-    the progress after which it stays on its devices without using them, None if it
+    `notice`: for how long it wants to be told before it is preempted, 0 for not at all.
+    `idle_from` is the progress after which it stays on its devices without using them, None if it
     never does; `idle_for` for how long, None to its end. `required` and `preferred`: the level of
     domains of which it needs one, or would rather have one, to itself or shared with others.
     """

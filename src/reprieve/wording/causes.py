@@ -79,7 +79,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
     ),
     Cause.PLACES_BY_PRIORITY: CauseWords(
         Reason.PLACES_TAKEN,
-        f"{_FREE} makes way for a higher priority only",
+        f"{_FREE} is preempted for a higher priority only",
         (
             f"{_WIDER}use a priority above {{above}}, or wait until some of it ends.",
             "Use a priority above {above}, or wait until some of it ends.",
@@ -99,7 +99,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
     ),
     Cause.PLACES_NOT_TO_TAKE: CauseWords(
         Reason.PLACES_TAKEN,
-        f"{_FREE} it may not ask to make way",
+        f"{_FREE} it may not ask to be preempted",
         (
             f"{_WIDER}wait until some of it ends.",
             "Wait until some of it ends: no priority and no policy of the queue changes it.",
@@ -114,7 +114,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
     ),
     Cause.PRIORITY: CauseWords(
         Reason.HELD_BY_OTHERS,
-        "The quota is in use by work that makes way for a higher priority only",
+        "The quota is in use by work that is preempted for a higher priority only",
         ("Use a priority above {above}, ask for less, or wait until some of it ends.",),
         _LACKS,
     ),

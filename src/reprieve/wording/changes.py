@@ -33,11 +33,11 @@ class Written:
 
 def fix_text(fix: Fix, written: Sequence[Written] = ()) -> str:
     """Return a change that was tried and helps, as a sentence; of manifests it names the fields."""
-    makes_way = {0: "", 1: "; one other makes way then"}.get(
-        fix.victims, f"; {fix.victims} others make way then"
+    makes_way = {0: "", 1: "; one other is preempted then"}.get(
+        fix.victims, f"; {fix.victims} others are preempted then"
     )
     if fix.change is Change.WAIT:
-        until = fix.after or "those who make way have ended"
+        until = fix.after or "those that are preempted have ended"
         return f"Wait until {until}{makes_way}."
     if fix.change is Change.FEWER_DEVICES and (device := _device(fix.field)):
         return f"With {fix.after} {device} a pod instead of {fix.before} it starts{makes_way}."

@@ -138,7 +138,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         ("it waits for {holder}", "at the latest until {until}"),
     ),
     Reason.VICTIMS_LEAVING: Words(
-        "Work makes way for it and has not ended yet",
+        "Work is preempted for it and has not ended yet",
         "Nothing: it is admitted once they have ended.",
         (
             "{victims} on the way out",
@@ -157,7 +157,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         ("the head is {head}",),
     ),
     Reason.HELD_BY_OTHERS: Words(
-        "The quota is in use by work that does not make way for it",
+        "The quota is in use by work that is not preempted for it",
         "Wait until some of it ends, or ask for less.",
         ("it lacks {lacks}", "that is of its pod set {pod_sets}"),
     ),
@@ -194,7 +194,7 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
         ("kept on {on}", "at the latest until {until}"),
     ),
     Reason.VICTIMS_LEAVING: Words(
-        "Pods make way for it and have not ended yet",
+        "Pods are preempted for it and have not ended yet",
         "Nothing: it is placed once they have ended.",
         ("{victims} on the way out", "they are to have ended by {until}"),
     ),
@@ -210,12 +210,12 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
         ("it lacks {lacks}",),
     ),
     Reason.VICTIMS_PROTECTED: Words(
-        "Who could make way for it is protected",
+        "Who could be preempted for it is protected",
         "Wait until the protection ends, or ask for less.",
         ("the first protection ends at {until}", _SURPLUS),
     ),
     Reason.NO_VICTIMS_SUFFICE: Words(
-        "Even if all work of lower priority made way, it would not fit",
+        "Even if all work of lower priority was preempted, it would not fit",
         "Ask for less, use a higher priority, or wait until work of its own priority ends.",
         ("it lacks {lacks}", _SURPLUS),
     ),
@@ -232,18 +232,18 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
 }
 _IDLE: Final[Mapping[Reason, Words]] = {
     Reason.VICTIMS_PROTECTED: Words(
-        "The idle work that could make way for it was displaced too often, cannot be "
+        "The idle work that could be preempted for it was displaced too often, cannot be "
         "evicted, or is spared by a harm budget",
         "Wait until that ends; its Disruptions say why.",
         ("the first is left alone until {until}", "used up: harm budget {budgets}"),
     ),
     Reason.NOT_OPTED_IN: Words(
-        "Nothing that holds GPUs of the kind that it needs has opted in to make way when idle",
+        "Nothing that holds GPUs of the kind that it needs has opted in to be preempted when idle",
         f'Annotate work, or its namespace, with `{OPT_IN}: "true"`, or have it opted in by the '
         "configuration.",
     ),
     Reason.WOULD_NOT_HELP: Words(
-        "Idle work that made way would not let it fit",
+        "Idle work that was preempted would not let it fit",
         "Ask for less, or for GPUs of which more are idle.",
         ("it lacks {lacks}",),
     ),
@@ -263,15 +263,15 @@ _IDLE: Final[Mapping[Reason, Words]] = {
         ("the first is idle for long enough at {until}",),
     ),
     Reason.NOBODY_IDLE: Words(
-        "All work that could make way uses its GPUs",
+        "All work that could be preempted uses its GPUs",
         "Wait until work ends or becomes idle.",
     ),
     Reason.NO_PRESSURE: Words(
-        "Nobody waits for GPUs, so that nobody makes way",
+        "Nobody waits for GPUs, so that nothing is preempted",
         "Nothing has to be done.",
     ),
 }
-# What each rule says of those who do not make way; other rules stand as they are.
+# What each rule says of those who are not preempted; other rules stand as they are.
 _STAYS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "leaving": "on its way out",

@@ -27,7 +27,7 @@ __all__ = [
     "spared_by",
 ]
 
-#: For whom work made way where room was wanted for nothing.
+#: For whom work was preempted where room was wanted for nothing.
 NOBODY: Final = "nobody"
 #: What stands in place of a plane where others request an eviction through the Eviction API.
 EVICTION: Final = "eviction"
@@ -37,8 +37,8 @@ REPEATED: Final = "DisplacedRepeatedly"
 _DIGITS: Final = 4
 _REPEATED: Final = {
     Enforcement.TOLD: "that is told, and does not protect it",
-    Enforcement.EQUALS: "for a time it does not make way for work without a higher priority",
-    Enforcement.ALL: "for a time it makes way for emergencies alone",
+    Enforcement.EQUALS: "for a time it is not preempted for work without a higher priority",
+    Enforcement.ALL: "for a time it is preempted for emergencies alone",
 }
 
 _QUOTA_RULES: Final = {

@@ -13,9 +13,9 @@ from reprieve.engine.disruptions.questions import Hold, Loop, Rule
 _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
     {
         Rule.CYCLE: "they displace each other in a circle",
-        Rule.WITHOUT_GAIN: "they made way for it before, and it got nothing of it",
+        Rule.WITHOUT_GAIN: "they were preempted for it before, and it got nothing of it",
         Rule.REPEATED: "they were displaced again and again",
-        Rule.CRASH_LOOP: "it failed again and again soon after others had made way for it",
+        Rule.CRASH_LOOP: "it failed again and again soon after others had been preempted for it",
         Rule.REFUSED: "their eviction was refused",
         Rule.HARM_BUDGET: "a harm budget of theirs is used up",
         Rule.KEPT: "their users keep them",
@@ -32,7 +32,7 @@ PAIR_HELD: Final = "PreemptionPairHeld"
 def held_text(number: int, rule: Rule, until: Nanos, budget: str = "") -> str:
     """Return that so many do not be preempted, why, and until when the first of them does not."""
     why = f"harm budget {budget} is used up" if budget else _WHY[rule]
-    return f"{number} of lower priority do not make way before {format_instant(until)}: {why}"
+    return f"{number} of lower priority are not preempted before {format_instant(until)}: {why}"
 
 
 def pair_text(preemptor: str, victim: str, hold: Hold, times: tuple[int, int], window: int) -> str:

@@ -28,7 +28,7 @@ def estimate_text(
             why = f"when {estimate.holder} ends at the latest ({estimate.field})"
         case Basis.LEAVING:
             assert estimate.at is not None
-            return f"not later than {when(estimate.at)}, when those who make way have ended"
+            return f"not later than {when(estimate.at)}, when those that are preempted have ended"
         case _:
             why = "when a protection or a pause has ended"
     assert estimate.at is not None

@@ -267,7 +267,7 @@ def not_served(declined: Declined, *, by_sum: bool) -> EventText | None:
     if declined.reason not in told:
         return None
     beside = "; with fit: Sum free GPUs do not count" if by_sum else ""
-    message = f"No idle workload makes way for it: {declined_text(declined)}{beside}"
+    message = f"No idle workload is preempted for it: {declined_text(declined)}{beside}"
     return EventText(_NORMAL, "NobodyMakesWay", message)
 
 

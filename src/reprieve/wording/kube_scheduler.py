@@ -368,7 +368,9 @@ def scheduled(namespace: str, name: str, node: str) -> EventText:
 
 def victim_overdue(namespace: str, name: str) -> EventText:
     """Return our own event about a victim that does not end."""
-    note = f"{namespace}/{name} was to make way and does not end: preemption is planned around it"
+    note = (
+        f"{namespace}/{name} was to be preempted and does not end: preemption is planned around it"
+    )
     return EventText("Warning", "VictimOverdue", _note(note), "Preempting")
 
 

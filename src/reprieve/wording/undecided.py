@@ -21,4 +21,4 @@ def not_recorded(failure: str, pause: int, *, sooner: str = ", or when the work 
     """
     why = cut(failure, _MOST_OF_FAILURE)
     again = f"it is tried again after {pause} s{sooner}"
-    return f"nobody makes way, as the plan cannot be recorded ({why}); {again}"
+    return f"nothing is preempted, as the plan cannot be recorded ({why}); {again}"

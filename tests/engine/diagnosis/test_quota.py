@@ -254,7 +254,7 @@ def test_who_waits_for_a_save_of_victims_is_told_of_whom_and_until_when() -> Non
     )
     assert found is not None
     assert sentence(found) == (
-        "Work makes way for it and has not ended yet: team/victim to go once the next save is "
+        "Work is preempted for it and has not ended yet: team/victim to go once the next save is "
         f"made, expected by {format_instant(save)}"
     )
 

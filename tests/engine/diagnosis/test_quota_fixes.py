@@ -137,7 +137,10 @@ def test_waiting_for_those_who_leave_is_told() -> None:
     site = Site(queue("q", 4)).hold(held(work("h", "q", 4), "q"))
     site.submit(work("w", "q", 4, priority=5)).decide()
     first = fixes(site, "w")[0]
-    assert (first.change, first.after) == (Change.WAIT, "those who make way already have ended")
+    assert (first.change, first.after) == (
+        Change.WAIT,
+        "those that are preempted already have ended",
+    )
 
 
 def test_behind_the_head_fewer_pods_do_not_help_but_a_higher_class_does() -> None:

@@ -70,7 +70,7 @@ class Case:
         return found
 
     def starts(self) -> int | None:
-        """How many make way so that it starts, None where it does not."""
+        """How many are preempted so that it starts, None where it does not."""
         attempt = self.attempt()
         if attempt.code is Code.SUCCESS:
             return 0

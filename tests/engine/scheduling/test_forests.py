@@ -1,6 +1,6 @@
 """Trees of composite groups on random clusters: engine and oracle agree, and promises hold.
 
-Trees look for room and make way, with and without topology constraints on several levels, with
+Trees look for room and are preempted, with and without topology constraints on several levels, with
 parents that are missing, and with either value of `compositePriority`.
 """
 

@@ -1,4 +1,4 @@
-"""What is lost with a victim, and that equals make way in the order of it."""
+"""What is lost with a victim, and that equals are preempted in the order of it."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_devices_of_claims_count_beside_extended_resources_and_shared_ones_once(
 
 
 def pair(*extra: object, **facts: Any) -> Snapshot:
-    """Two full nodes; by score `first` makes way. `facts` are those of `second`."""
+    """Two full nodes; by score `first` is preempted. `facts` are those of `second`."""
     return snapshot_of(
         node("a", gpus=8, cpu=64_000),
         node("b", gpus=8, cpu=32_000),
@@ -201,7 +201,7 @@ def test_a_single_pod_preempts_where_least_is_lost() -> None:
         pod("single", gpus=8, priority=10),
     )
     unit = Unit((Uid("pod-single"),))
-    # By the KEP's rules the pod that started last makes way.
+    # By the KEP's rules the pod that started last is preempted.
     for policy, victim in ((Policy(), "first"), (POLICY, "second")):
         found = Session(snapshot, policy, now=NOW).attempt(unit)
         assert found is not None

@@ -133,7 +133,7 @@ def test_no_plan_takes_who_is_held_or_a_part_of_what_goes_as_one() -> None:
             # What leaves by itself, or should have left, goes without being named.
             stays = together.get(name, {name}) - gone - leaving
             assert not stays - {uid.removeprefix("pod-") for uid in overdue}, seed
-        seen["made way beside who is held"] += bool(gone) and found.preemption is not None
+        seen["preempted beside who is held"] += bool(gone) and found.preemption is not None
         seen["waited for who is held"] += found.held is not None
         seen["a part leaves"] += any(
             names & leaving and names - leaving for names in together.values()

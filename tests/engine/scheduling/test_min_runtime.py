@@ -1,4 +1,4 @@
-"""Just-started work makes way for nobody, as long as it asks for and the limit allows."""
+"""Just-started work is preempted for nobody, as long as it asks for and the limit allows."""
 
 from __future__ import annotations
 
@@ -336,8 +336,8 @@ def test_nobody_within_its_time_makes_way_and_nobody_has_more_than_the_limit(cas
                 assert not young
                 same = decide(snapshot, Policy())
                 assert victims(found) == victims(same) and found.code is same.code, seed
-                seen["made way in the end"] += bool(victims(found))
+                seen["preempted in the end"] += bool(victims(found))
             if not young:
                 assert victims(found) == victims(decide(snapshot, Policy())), seed
-    wanted = ("spared some", "waited", "made way in the end")
+    wanted = ("spared some", "waited", "preempted in the end")
     assert min(seen[what] for what in wanted) > cases * 0.15, seen

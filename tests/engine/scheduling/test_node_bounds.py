@@ -216,7 +216,7 @@ def test_a_node_whose_devices_stand_for_what_it_does_not_offer_can_win() -> None
 
 
 def _victims(snapshot: Snapshot, policy: Policy) -> list[str]:
-    """The names of those who make way for `single`."""
+    """The names of those that are preempted for `single`."""
     simulation, pending, _ = simulated(snapshot, policy)
     found = preempt_for_pod(simulation, pending, policy)
     keys = (snapshot.pod_keys[slot] for unit in found.victims for slot in unit.pods)

@@ -171,7 +171,7 @@ def nominates_only(
     choose: Choose,
     failed: GroupPlacing,
 ) -> Preemption:
-    """A plugin that promises a full node and names nobody who makes way."""
+    """A plugin that promises a full node and names nobody who is preempted."""
     del simulation, group, policy, choose, failed
     places = tuple((pending.row.uid, "a") for pending in queued)
     return Preemption(Code.SUCCESS, Explanation(Sentence.FOUND_GROUP, (0,)), nominated=places)

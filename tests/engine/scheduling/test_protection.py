@@ -115,7 +115,7 @@ def test_the_proof_knows_protections() -> None:
 
 
 def test_no_two_units_can_preempt_each_other_in_turn() -> None:
-    """Whoever makes way asks for the room again, once the other one has it."""
+    """A victim asks for the room again, once the other one has it."""
     preempted = returned = 0
     for seed in range(300):
         chosen = random.Random(seed)

@@ -101,7 +101,7 @@ async def test_an_answer_to_a_plan_is_as_open_as_its_question(site: Site, axe: s
         await page.wait_for_selector("text=manifest, line 1: no kind")
         await page.fill("#manifest", "kind: Job")
         await page.keyboard.press("Control+Enter")
-        await page.wait_for_selector("h2:has-text('It would start, and others would make way')")
+        await page.wait_for_selector("h2:has-text('It would start, and others would be preempted')")
         said = await page.inner_text("main")
         assert PLAN["fixes"][0]["text"] in said
         assert "sweep-17" in said

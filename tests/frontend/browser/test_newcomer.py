@@ -56,7 +56,7 @@ async def test_a_newcomer_answers_who_waits_why_and_what_was_preempted_by_clicks
         await page.locator(
             "section[aria-label='Decisions'] tbody a[href^='/preemption/']"
         ).first.click()
-        await page.wait_for_selector("section[aria-label='Made way']")
+        await page.wait_for_selector("section[aria-label='Preempted']")
         assert "sweep-17" in await page.inner_text("main")
         await page.locator("main a[href^='/workload/']").first.click()
         await page.wait_for_selector("section[aria-label='Displacements']")

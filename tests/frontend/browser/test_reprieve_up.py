@@ -1,4 +1,4 @@
-"""What a newcomer does first: `reprieve up`, open the page that it prints, and see work make way.
+"""What a newcomer does first: `reprieve up`, open the page, and see work being preempted.
 
 A real browser, a real operator and kubectl. Every number on the way is compared with the record.
 """

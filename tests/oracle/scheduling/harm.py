@@ -1,4 +1,4 @@
-"""What is lost with work that makes way, and how much harm a set of victims does.
+"""What is lost with work that is preempted, and how much harm a set of victims does.
 
 The option `harmOrder`: `now` and `maxLostWork` (seconds) stand in the cluster's objects.
 """

@@ -1,4 +1,4 @@
-"""Who makes way, by brute force: group preemptors (section 7) and plain pods (section 8).
+"""Who is preempted, by brute force: group preemptors (section 7) and plain pods (section 8).
 
 Every reprieve runs all filters of all placed members anew on the whole cluster.
 """

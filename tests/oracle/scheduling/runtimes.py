@@ -1,4 +1,4 @@
-"""Who has just started and asks not to make way: the option `maxMinRuntime`, in seconds.
+"""Who has just started and asks not to be preempted: the option `maxMinRuntime`, in seconds.
 
 `now` stands in the cluster's objects, as do `priorityClasses`. Everything is computed anew for each
 pod. What a pod belongs to, and how, is told by `units`.

@@ -1,7 +1,7 @@
 // The life of a workload as one bar over all attempts, drawn to the scale of time.
 //
-// What it waited is a frame, what it ran is filled, leaving is striped; a cross stands where it made
-// way and leads to the decision. Instants that are worked out rather than recorded have a dashed edge.
+// What it waited is a frame, what it ran is filled, leaving is striped; a cross stands where it was
+// preempted and leads to the decision. Instants that are worked out rather than recorded have a dashed edge.
 // The same stands below in words and to the second.
 
 import type { JSX } from "preact";
@@ -65,7 +65,7 @@ export function Life({ table }: { table: TableState }): JSX.Element | null {
           <svg key={each.preemption} class="mark" x={`${place(each.at)}%`} y="39" overflow="visible" onClick={() => go(preemptionPath(each.preemption))}>
             <circle r="10" class="hit" />
             <path d="m-6-6 12 12m0-12-12 12" />
-            <title>{`made way at ${instant(each.at)}: open the decision`}</title>
+            <title>{`preempted at ${instant(each.at)}: open the decision`}</title>
           </svg>
         ))}
       </svg>
@@ -78,7 +78,7 @@ export function Life({ table }: { table: TableState }): JSX.Element | null {
               {long(each, at)}
               {each.gpus !== null && each.gpus > 0 && ` · ${plural(each.gpus, "GPU")}`}
             </span>
-            {marks.some((mark) => mark.index === index) && <a href={preemptionPath(each.preemption)}>made way: the decision</a>}
+            {marks.some((mark) => mark.index === index) && <a href={preemptionPath(each.preemption)}>preempted: the decision</a>}
           </li>
         ))}
       </ol>
@@ -97,7 +97,7 @@ function tickText(tick: number, now: number, ticks: number[]): string {
   return ticks.every((each) => Math.abs(each % 60) < 1) ? said.replace(/:00$/, "") : said;
 }
 
-/** Where it made way: the last of the segments that name a preemption. */
+/** Where it was preempted: the last of the segments that name a preemption. */
 function marksOf(segments: Segment[]): { preemption: string; index: number; at: number }[] {
   const marks = new Map<string, { preemption: string; index: number; at: number }>();
   segments.forEach(({ preemption, state, begin, end }, index) => {

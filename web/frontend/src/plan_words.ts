@@ -1,4 +1,4 @@
-// When what was planned starts, how narrowly, and why nobody idle makes way, as sentences of the
+// When what was planned starts, how narrowly, and why no idle work is preempted, as sentences of the
 // plan's document (docs/plan.schema.json says what its fields mean).
 
 import { duration, instant, number } from "./format.ts";
@@ -15,7 +15,7 @@ export function startWords(estimate: Json | undefined): string {
   const latest = Date.parse(textOf(estimate["notLaterThan"])) / 1000;
   if (Number.isNaN(latest)) return `No estimate: ${textOf(estimate["why"])}`;
   const by = `Not later than ${instant(latest)}`;
-  if (estimate["basis"] === "VictimsLeave") return `${by}, when those who make way have ended`;
+  if (estimate["basis"] === "VictimsLeave") return `${by}, when those that are preempted have ended`;
   const ended = estimate["basis"] === "DeclaredRunTime"
     ? `when ${textOf(estimate["holder"])} ends at the latest (${textOf(estimate["field"])})`
     : "when a protection or a pause has ended";
@@ -26,8 +26,8 @@ export function startWords(estimate: Json | undefined): string {
 export function fragileWords(fragile: Json | undefined, victims: boolean): string {
   if (!isObject(fragile)) return "";
   const becomes: Record<string, string> = {
-    Starts: "nobody makes way",
-    StartsWithVictims: victims ? "somebody else makes way" : "somebody makes way",
+    Starts: "nothing is preempted",
+    StartsWithVictims: victims ? "another workload is preempted" : "a workload is preempted",
   };
   const flavor = textOf(fragile["flavor"]);
   const name = textOf(fragile["name"]);
@@ -35,7 +35,7 @@ export function fragileWords(fragile: Json | undefined, victims: boolean): strin
   return `With ${textOf(fragile["amount"])} ${textOf(fragile["resource"])} less free ${where} ${becomes[textOf(fragile["verdict"])] ?? "it waits"}`;
 }
 
-/** Why nobody idle makes way; empty where nothing is said. */
+/** Why no idle work is preempted; empty where nothing is said. */
 export function idleWords(idle: Json | undefined): string {
   return isObject(idle) ? `${textOf(idle["reason"])}: ${textOf(idle["message"])}` : "";
 }

@@ -91,7 +91,7 @@ export function meansOf(rows: JsonObject[]): { measures: string[]; means: Mean[]
   return { measures, means };
 }
 
-/** How often somebody had made way by each time, by policy: of the first run of each. */
+/** How often somebody had been preempted by each time, by policy: of the first run of each. */
 export function displacedOverTime(rows: JsonObject[]): { hours: number[]; series: Map<string, (number | null)[]> } {
   const first = rows[0];
   const run = rows.filter((row) => ["trace", "seed", "load"].every((name) => row[name] === first?.[name]));

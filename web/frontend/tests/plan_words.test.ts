@@ -17,7 +17,7 @@ test("a start is told with what it is known by", () => {
     "90 % of similar work started within 1 h 30 m (95 % confidence, 41 waits)",
   );
   const at = "2026-11-23T12:00:00Z";
-  assert.match(startWords(estimate({ basis: "VictimsLeave", notLaterThan: at })), /^Not later than 2026-11-23 .*, when those who make way have ended$/);
+  assert.match(startWords(estimate({ basis: "VictimsLeave", notLaterThan: at })), /^Not later than 2026-11-23 .*, when those that are preempted have ended$/);
   assert.match(
     startWords(estimate({ basis: "DeclaredRunTime", notLaterThan: at, holder: "Job a/b", field: "spec.activeDeadlineSeconds" })),
     /, when Job a\/b ends at the latest \(spec.activeDeadlineSeconds\), if nobody comes before it$/,
@@ -29,14 +29,14 @@ test("a margin names what becomes of it where, and who waits for whom", () => {
   const node = { resource: "nvidia.com/gpu", amount: "2", kind: "Node", name: "node-1", flavor: "", verdict: "Waits" };
   assert.equal(fragileWords(null, false), "");
   assert.equal(fragileWords(node, false), "With 2 nvidia.com/gpu less free on node-1 it waits");
-  assert.equal(fragileWords({ ...node, verdict: "StartsWithVictims" }, false), "With 2 nvidia.com/gpu less free on node-1 somebody makes way");
+  assert.equal(fragileWords({ ...node, verdict: "StartsWithVictims" }, false), "With 2 nvidia.com/gpu less free on node-1 a workload is preempted");
   assert.equal(
     fragileWords({ ...node, kind: "ClusterQueue", name: "a", flavor: "h100", verdict: "StartsWithVictims" }, true),
-    "With 2 nvidia.com/gpu less free in flavor h100 of ClusterQueue a somebody else makes way",
+    "With 2 nvidia.com/gpu less free in flavor h100 of ClusterQueue a another workload is preempted",
   );
 });
 
-test("why nobody idle makes way is told by its reason and its sentence", () => {
+test("why no idle work is preempted is told by its reason and its sentence", () => {
   assert.equal(idleWords(null), "");
   assert.equal(idleWords({ reason: "NotOptedIn", message: "Nothing has opted in" }), "NotOptedIn: Nothing has opted in");
 });

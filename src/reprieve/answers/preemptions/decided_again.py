@@ -31,7 +31,7 @@ def decided_again(plane: str, recorded: Mapping[str, Any]) -> str:
                 return _scheduling(recorded)
             case Plane.IDLE:
                 plans = len(decide_again(recorded).evaluation.plans)
-                return f"{plans} plans are made, none for it." if plans else "nobody makes way."
+                return f"{plans} plans are made, none for it." if plans else "nothing is preempted."
     except (InputOmitted, SpoiltInput, PluginMissing) as failure:
         return f"not possible, {failure}."
     return f"not possible, this version knows no plane {plane}."

@@ -45,8 +45,8 @@ _LENGTHS: Final = (None, 4, 2)
 _ROOM: Final = with_trait(Trait.FULL_NODES) | {Reason.SPREAD_OR_AFFINITY_BLOCKS}
 _IN_VAIN: Final = "submitting it evicts others for nothing: none of it would start"
 _HEADLINES: Final = {
-    Verdict.STARTS: "STARTS, nobody makes way",
-    Verdict.STARTS_WITH_VICTIMS: "STARTS, others make way",
+    Verdict.STARTS: "STARTS, nothing is preempted",
+    Verdict.STARTS_WITH_VICTIMS: "STARTS, others are preempted",
     Verdict.WAITS: "WAITS",
     Verdict.NEVER_FITS: "NEVER FITS",
     None: "NOT DECIDED HERE",
@@ -145,7 +145,7 @@ def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
     yield from _told(needs, form, f"  {_HEADLINES[outcome.verdict]}{'   ' if needs else ''}")
     if outcome.pods_without_victims is not None:
         pods = counted(outcome.pods_without_victims, "pod")
-        yield f"  without anybody making way: {pods} now"
+        yield f"  without preemption: {pods} now"
     if outcome.pods_on_empty_cluster is not None and outcome.waiting[0] in ("Pod", "PodGroup"):
         pods = f"{outcome.pods_on_empty_cluster:,} of {counted(outcome.pods, 'pod')}"
         yield f"  even on the empty cluster: {pods} placed"
@@ -157,7 +157,7 @@ def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
             yield from _told(step, form, "    or: " if place else f"    next{untried}: ")
     if outcome.idle is not None:
         idle = f"{outcome.idle.reason}: {outcome.idle.text}"
-        yield from _told(idle, form, "    nobody idle makes way: ")
+        yield from _told(idle, form, "    no idle work is preempted: ")
         if outcome.idle.itself:
             yield f'    opt in: annotate it with {OPT_IN}: "true"'
     if outcome.estimate is not None:
@@ -220,11 +220,11 @@ def _borrowed_text(borrowed: Borrowed) -> str:
 def _fragile_text(answer: Answer, fragile: Fragile) -> str:
     match fragile.verdict:
         case Verdict.STARTS:
-            becomes = "nobody makes way"
+            becomes = "nothing is preempted"
         case Verdict.STARTS_WITH_VICTIMS if answer.victims:
-            becomes = "somebody else makes way"
+            becomes = "another workload is preempted"
         case Verdict.STARTS_WITH_VICTIMS:
-            becomes = "somebody makes way"
+            becomes = "a workload is preempted"
         case _:
             becomes = "it waits"
     less = amounts({fragile.resource: fragile.amount})
@@ -243,7 +243,7 @@ def _victims(
     said = [f"{len(victims):,} in all", _devices(victims)]
     if sum(known):
         said.append(f"{device_time(sum(known))} lost")
-    yield f"  makes way ({', '.join(each for each in said if each)})"
+    yield f"  preempted ({', '.join(each for each in said if each)})"
     rows = [
         (safe(f"{each.kind} {_name(each)}"), _devices([each]), _why(each, now))
         for each in victims[:shown]

@@ -33,7 +33,7 @@ from reprieve.units.references import Reference
 
 __all__ = ["IdleFacts", "counted", "counted_reasons", "diagnose_demand"]
 
-#: What keeps an idle workload from making way, and passes.
+#: What keeps an idle workload from being preempted, and passes.
 _PASSING: Final[Mapping[outcome.Reason, Reason]] = {
     outcome.Reason.WITHIN_GRACE: Reason.NOT_IDLE_YET,
     outcome.Reason.NO_TIMER: Reason.NOT_IDLE_YET,

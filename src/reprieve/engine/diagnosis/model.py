@@ -35,7 +35,7 @@ class Fix:
 
     `field` is the path within the object that is changed, `before` and `after` are its values as a
     person would write them; for WAIT `after` is an instant in RFC 3339, or what has to have
-    happened. `victims` is how many make way then.
+    happened. `victims` is how many are preempted then.
     """
 
     change: Change
@@ -66,7 +66,7 @@ class Diagnosis:
         deficit: what is missing, in base units, by where (a flavor, a domain; empty: anywhere) and
             resource name.
         blockers: who holds it, the largest first.
-        refused: how many candidates each rule kept from making way.
+        refused: how many candidates each rule kept from being preempted.
         filters: how many nodes each filter refused.
         earliest: when it may start at the earliest, where that is known without an estimate.
         fixes: changes that were tried and help, the smallest first.

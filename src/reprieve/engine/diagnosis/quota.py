@@ -61,7 +61,7 @@ _OUTCOMES = {
     Outcome.BLOCKED: Reason.PODS_NOT_READY,
     Outcome.FAULT: Reason.SET_ASIDE,
 }
-#: What keeps those from making way who have the places that are asked for.
+#: What keeps those from being preempted who have the places that are asked for.
 _OF_PLACES = {
     Cause.PROTECTION: Cause.PLACES_PROTECTED,
     Cause.PRIORITY: Cause.PLACES_BY_PRIORITY,

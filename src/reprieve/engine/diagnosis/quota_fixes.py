@@ -35,7 +35,7 @@ MOST_DECISIONS: Final = 20
 #: Decisions that a kind leaves to each kind after it.
 _KEPT: Final = 2
 _REQUIRED_LEVEL: Final = "kueue.x-k8s.io/podset-required-topology"
-_LEFT = "those who make way already have ended"
+_LEFT = "those that are preempted already have ended"
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class Trait(Flag):
     NONE = 0
     LASTS = auto()  # it does not pass by itself: somebody has to change something
     NOT_ROOM = auto()  # also on an empty cluster the unit would wait for it
-    FULL_NODES = auto()  # the nodes are full, and nobody makes way
+    FULL_NODES = auto()  # the nodes are full, and nothing is preempted
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ figures are added by `scheduling_figures`. Found are, and the first of their ord
 | the pods differ in scheduler, priority or policy | NotUniform |
 | all nodes are of the wrong kind, or too small when empty | NoNodeMatches |
 | an error, a plugin that failed | SetAside |
-| a node is kept for it, and nobody makes way | NominatedWaiting |
+| a node is kept for it, and nothing is preempted | NominatedWaiting |
 | victims were chosen, or are on their way out | VictimsLeaving |
 | a rule about pods that are together refuses a node with room | SpreadOrAffinityBlocks |
 | its policy is Never | PolicyNever |
@@ -97,7 +97,7 @@ TOGETHER: Final = frozenset(
         Rejection.EXISTING_ANTI_AFFINITY,
     }
 )
-#: Rules that keep pods from making way, as they are counted and told.
+#: Rules that keep pods from being preempted, as they are counted and told.
 PRIORITY: Final = "priority"
 PROTECTED: Final = "preemption priority class"
 RUNTIME: Final = "minimum runtime"

@@ -33,7 +33,7 @@ class Search:
         need: GPUs that it asks for, per resource name.
         incoming: what is on its way to it, per resource name.
         room: where there are pods, what it may use on each node before anybody else goes.
-        taken: roots that make way for others.
+        taken: roots that are preempted for others.
     """
 
     def __init__(

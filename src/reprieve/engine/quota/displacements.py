@@ -210,7 +210,7 @@ class Displacements:
 
         Args:
             preemptor: who asks, as `victim` a workload.
-            victim: who would make way.
+            victim: who would be preempted.
             now: the instant of the decision.
             cause: what lets the two displace each other now.
             priority: the preemptor's.

@@ -41,7 +41,7 @@ class Outcome(StrEnum):
     INADMISSIBLE = "inadmissible"
     NODE_REPLACED = "node replaced"  # of the places of a running one
     NODE_FAILED = "node failed"  # and there is no other for its pods
-    NODE_PREEMPTING = "node preempting"  # others make way for its pods on other nodes
+    NODE_PREEMPTING = "node preempting"  # others are preempted for its pods on other nodes
     PLACED = "placed"  # once its checks were ready
     UNPLACED = "unplaced"  # it keeps its quota, and nodes have no room for its pods yet
     FAULT = "fault"  # deciding about it raised what nobody expected

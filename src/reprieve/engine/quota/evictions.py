@@ -3,7 +3,7 @@
 1. With profile `best` the victims that were found stand back where others cost less (`cheapest`;
    for workloads with places `by_domain`).
 2. A preemption is held against its proof (`proof`); one that fails is a fault of ours, and nobody
-   makes way for it.
+   is preempted for it.
 3. Where victims are about to save their work they are left alone until then (`harm`).
 4. Of the victims those that do not leave already count as evicted from now on, and the ledger is
    told of each.
@@ -110,7 +110,7 @@ class Evictions:
         """Hold a preemption against its proof.
 
         Raises:
-            PlanRefused: it is a fault of ours, and nobody makes way for it.
+            PlanRefused: it is a fault of ours, and nothing is preempted for it.
         """
         searched = self._searched_for(entry)
         victims = tuple(Victim(target.holder, target.reason) for target in entry.targets)

@@ -6,7 +6,8 @@ everybody went who may be preempted for it, and if only those of its own went. B
 once for each ClusterQueue, priority and state of the holdings, and are good for heads of all sizes:
 
 1. within its nominal quota: refused if it asks for more than is free once all have gone
-2. beyond: others make way for what is within the nominal quota alone, so that it is refused if it
+2. beyond: others are preempted for what is within the nominal quota alone, so that it is refused
+if it
    asks for more than is free once its own have gone, and besides for more than is left of its
    nominal quota then, or than is free once all have gone
 3. with `borrowWithinCohort`, or where age decides who is reclaimed, nothing can be told
@@ -152,7 +153,7 @@ class Refusals:
             return False
         rules = holdings.configuration.cluster_queues[tree.names[queue]].preemption
         own, _ = self._all_of(holdings, queue, column, rules.within_cluster_queue, who.priority)
-        # What the preemptor borrows at least while somebody else makes way for it.
+        # What the preemptor borrows at least while another workload is preempted for it.
         borrows = max(0, usage[queue] - own + amount - subtree[queue])
         gates = holdings.configuration.settings.gates
         if gates.fair_sharing_preempt_within_nominal and usage[queue] + amount <= subtree[queue]:

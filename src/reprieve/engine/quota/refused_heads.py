@@ -5,7 +5,7 @@ at in vain. A cycle with all that belongs to one (heads taken, a snapshot, entri
 spared where
 
 1. each head is refused again by what `refusals` knows, so that none is given anything and nobody
-   makes way
+   is preempted
 2. each is set aside with its shape, that is, its ClusterQueue is a BestEffortFIFO one, and no scan
    of flavors is left unfinished
 3. nobody is left alone for a time, of which it would have to be told

@@ -267,9 +267,9 @@ class Attempt:
     `code`: SUCCESS when at least the minimum is placed and `members` say who is bound where.
     `status`: sentences of the group's (or a failing check's) status, in order; a plain pod's is its
     member's diagnosis. `plan`: set when victims are to be evicted. `parts`: of a tree all groups,
-    composite ones too; `status` is then the root's. `spared`: who might have made way otherwise,
-    where nobody was found to; `held`: likewise, but for the governor of disruptions; `protected`:
-    how many pods more, but for a class of their own.
+    composite ones too; `status` is then the root's. `spared`: who might have been preempted
+    otherwise, where nobody was found to; `held`: likewise, but for the governor of disruptions;
+    `protected`: how many pods more, but for a class of their own.
     `delayed`: nobody was looked for, as the unit preempts from then on only.
     `elsewhere`: why further placements have no node for the first pod that has none there.
     """

@@ -5,7 +5,7 @@
    left alone, and the next number taken. Written twice it is still one plan, so that what may pass
    is tried again here, a few times at short pauses.
 2. From the moment in which its name is chosen until it is closed a plan stands in `open`, so that
-   who makes way is known before the API server has answered.
+   who is preempted is known before the API server has answered.
 3. What could not be begun and is stored all the same, as an answer was lost, is abandoned.
 4. A plan that evicted nobody and is made again takes the place of its former record: many tries of
    one plan are one record, whose attempt says how many they were.

@@ -1,6 +1,6 @@
 """Why no workload is preempted for the demands of the idle plane: counted, in events, answered.
 
-After each evaluation every demand for which nobody makes way is counted by its reason, found by
+After each evaluation every demand for which nothing is preempted is counted by its reason, found by
 sums alone; an event on its GpuWorkload says so when the reason is another one than was told last.
 Only who asks has the engine decide again. The waiting members of a gang are one demand.
 """
@@ -55,7 +55,7 @@ class Waiting:
     def diagnosis(self, namespace: str, name: str) -> Diagnosis | None:
         """Return why no workload is preempted for a GpuWorkload.
 
-        None: it is not followed, somebody makes way for it, or what it needs is on its way.
+        None: it is not followed, a workload is preempted for it, or what it needs is on its way.
         """
         key = key_of(namespace, name)
         return self._asked([key]).get(key)

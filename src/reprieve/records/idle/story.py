@@ -86,14 +86,14 @@ def answer_text(answer: Answer, now: Nanos) -> str:
             preemptor = answer.plan.preemptor
             whom = f" for {preemptor.namespace}/{preemptor.name}" if preemptor else ""
             return (
-                f"{who} makes way{whom}: {answer.victim.rule}, {_idle_text(workload, now)} "
+                f"{who} is preempted{whom}: {answer.victim.rule}, {_idle_text(workload, now)} "
                 f"(plan {answer.plan.id})"
             )
         case Role.PREEMPTOR:
             assert answer.plan is not None
             return (
                 f"{who} gets {amounts_text(answer.plan.proof.need)}: "
-                f"{len(answer.plan.victims)} made way for it (plan {answer.plan.id})"
+                f"{len(answer.plan.victims)} were preempted for it (plan {answer.plan.id})"
             )
         case Role.IN_FLIGHT:
             whom = f", for {answer.whom}" if answer.whom else ""

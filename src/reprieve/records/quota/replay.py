@@ -46,7 +46,7 @@ class Standing(StrEnum):
     PREEMPTOR = "Preemptor"
     HEAD = "Head"  # of another ClusterQueue in the same cycle
     VICTIM = "Victim"
-    GOING = "Going"  # it made way already, and its quota counts as free
+    GOING = "Going"  # it was preempted already, and its quota counts as free
     ANOTHERS = "Anothers"  # an earlier head of this cycle takes it
     UNRELATED = "Unrelated"  # it holds none of what the preemptor lacks
     POLICY = "Policy"  # the preemptor's ClusterQueue may not preempt it

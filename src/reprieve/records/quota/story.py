@@ -60,9 +60,9 @@ def quota_answer_text(answer: QuotaAnswer) -> str:
         case Standing.PREEMPTOR | Standing.HEAD:
             return f"{who} waits: {answer.detail}" if answer.detail else f"{who} waits"
         case Standing.VICTIM:
-            return f"{who} makes way: {answer.detail}"
+            return f"{who} is preempted: {answer.detail}"
         case Standing.ANOTHERS:
-            return f"{who} makes way for {answer.detail}, which came first in the cycle"
+            return f"{who} is preempted for {answer.detail}, which came first in the cycle"
         case Standing.POLICY:
             return f"{who} stays: {answer.detail}"
         case Standing.PROTECTED if answer.detail:

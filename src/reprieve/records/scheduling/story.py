@@ -63,11 +63,13 @@ def pod_answer_text(answer: PodAnswer, replay: SchedulingReplay) -> str:
             gets = f"is to run on {answer.node}" if answer.node else "gets no node yet"
             return f"{answer.key} (priority {answer.priority}{_group_text(answer)}) {gets}"
         case Part.VICTIM:
-            return f"{who} makes way: {_why(answer)}"
+            return f"{who} is preempted: {_why(answer)}"
         case Part.REPRIEVED:
             return f"{who} stays: the preemptor fits with it in place"
         case Part.OVERDUE:
-            return f"{who} was to make way earlier and has not ended: nobody plans with its room"
+            return (
+                f"{who} was to be preempted earlier and has not ended: nobody plans with its room"
+            )
         case Part.PROTECTED:
             until = format_instant(Nanos(answer.until * SECOND))
             return f"{who} stays: it is within its minimum runtime until {until}"

@@ -1,6 +1,6 @@
 """What being idle does to a job's life: what it held unused, what is undone, and its way back.
 
-A job that makes way for being idle, and has no work left, ends there: its work is done. One that
+A job that is preempted for being idle, and has no work left, ends there: its work is done. One that
 would have been used again comes back when it would have been, since somebody submits it again then:
 from its last save, with its restart to pay, and without the rest of its idle time.
 """
@@ -72,7 +72,7 @@ def idle_victim(model: WorkModel, life: Life, now: int, why: str) -> IdleVictim:
     """Return what becomes of an idle job that is preempted."""
     assert life.run is not None
     found = idle_instants(model, life.doing, life.run)
-    assert found is not None, "who makes way for being idle is idle"
+    assert found is not None, "who is preempted for being idle is idle"
     ends = work_of(life.doing) < life.doing.duration
     return IdleVictim(found[0], found[1], ends, why)
 

@@ -8,7 +8,8 @@
    (`waitForPodsReady`): then it gives its quota back and is queued again after a while.
 3. Quota is preempted for nobody whom no node would take, also with all gone whom it may preempt on
    nodes, and all idle work (`engine.quota.proofs.node_proof`).
-4. Who makes way on nodes keeps its quota, as a Workload does whose pods the scheduler preempts: its
+4. Who is preempted on nodes keeps its quota, as a Workload does whose pods the scheduler preempts:
+its
    job makes them again once they have left, and they wait for nodes like new ones. If the quota
    engine takes the quota, too, before they have left, it is queued for quota when they have.
 

@@ -114,14 +114,14 @@ class Life:
         started: when it got its devices for the first time, None until then.
         finished: None while it is not.
         waited: for how long it held no devices, from its arrival until it finished.
-        displaced: how often it made way.
+        displaced: how often it was preempted.
         lost: device-nanoseconds of progress that were undone.
-        idle: device-nanoseconds that it held for restarts, last saves and while it made way.
+        idle: device-nanoseconds that it held for restarts, last saves and while it was preempted.
         kept: progress that a next run begins with.
         queued_since: since when it holds no devices.
         run: while it runs.
         holds: it holds devices, also while it leaves them.
-        leaves: when it leaves, if it makes way.
+        leaves: when it leaves, if it is preempted.
         unready: how often it got no nodes in time.
         spell: counts its changes between waiting for quota, for nodes, and running.
         rest: the job as it goes on, without idle time that was cut short; None: as it came.
@@ -130,9 +130,9 @@ class Life:
         reclaimed: device-nanoseconds for which it would have gone on so, had it stayed.
         undone_idle: of `lost`, what the idle plane has cost it.
         ends: it had nothing left to do when it was told to go.
-        away: when it comes back after it made way for being idle, None while it is not away.
-        served: idle jobs made way for it.
-        told: how often it was told before it made way; `saved`: how often it saved then.
+        away: when it comes back after it was preempted for being idle, None while it is not away.
+        served: idle jobs were preempted for it.
+        told: how often it was told before it was preempted; `saved`: how often it saved then.
         spared: device-nanoseconds of progress that would have been undone without notice.
         together: how often it started with all of its pods in one domain of the level it asks for.
         heir: how long it had waited when it started as idle work left; None: it never did.
@@ -185,10 +185,10 @@ class Replay:
         stranded_at_end: device-nanoseconds that were free until then while a job waited for nodes
             that asked for no more than was free; 0 where nothing is placed on nodes.
         unplaced_at_end: device-nanoseconds of quota that jobs held until then without devices.
-        for_nodes: how often a job made way by a decision of the scheduling plane.
+        for_nodes: how often a job was preempted by a decision of the scheduling plane.
         returned: how often a job lost its quota to others while it waited for nodes.
         unready: how often a job gave it back since it got no nodes in time.
-        for_idle: how often a job made way by a decision of the idle plane.
+        for_idle: how often a job was preempted by a decision of the idle plane.
         cycles: how many the engine ran.
         ended: the instant of the last event.
     """

@@ -1,6 +1,6 @@
 """Whether a replay still ends; one that does not is stopped, and names the loop.
 
-Decisions follow each other at one instant only while they change something, and a job makes way
+Decisions follow each other at one instant only while they change something, and a job is preempted
 again only for somebody who can use its room. Neither bounds how often: with a guard against loops
 that is switched off (`loopLimit: 0`) a victim's room goes to another one, or back to itself, before
 it gets to the preemptor, which asks for it once more.
@@ -17,7 +17,7 @@ from reprieve.units.errors import ReprieveError
 
 __all__ = ["LoopGuard", "ReplayFault"]
 
-#: How often one job may make way while none arrives or finishes: a loop that nobody holds.
+#: How often one job may be preempted while none arrives or finishes: a loop that nobody holds.
 _MOST_TURNS: Final = 1_000
 #: How often decisions may follow each other at one instant, whatever they are about.
 _MOST_ROUNDS: Final = 10_000
@@ -33,7 +33,7 @@ class LoopGuard:
     def __init__(self, policy: PolicySpec) -> None:
         self._policy = policy
         self._rounds, self._last = 0, -1
-        # Who made way since a job arrived or finished last, and for whom.
+        # Who was preempted since a job arrived or finished last, and for whom.
         self._turns: Counter[str] = Counter()
         self._turns_for: Counter[tuple[str, str]] = Counter()
 

@@ -9,7 +9,7 @@
 4. The room is kept for the preemptor until its victims have left; it is admitted then.
 
 The policy is asked again after every change, and an instant ends when it changes nothing. Nobody is
-displaced for a job that made way in the same instant, so that instants end. Room is counted by
+displaced for a job that was preempted in the same instant, so that instants end. Room is counted by
 quota as in the engine: devices of the cohort, borrowed without limit.
 """
 
@@ -184,7 +184,7 @@ class OwnDecider:
         """Return what the policy displaces for a head; None where that is nothing, or no help."""
         snapshot, tree = self._later(), self._holdings.tree
         if self._fits(row, snapshot):
-            return None  # it will, when those have left who make way already
+            return None  # it will, when those have left who are preempted already
         shown: dict[str, Holder] = {}
         running = []
         for key, started in self._started.items():

@@ -412,7 +412,9 @@ class _Replay:
         nothing is to be saved.
         """
         if life.run is None:
-            assert self.joint is not None, "who makes way holds devices, unless it has quota alone"
+            assert self.joint is not None, (
+                "who is preempted holds devices, unless it has quota alone"
+            )
             self.result.returned += 1
             life.spell += 1
             return 0, now

@@ -124,7 +124,7 @@ class SchedulingDecider:
         self.waiting_devices = 0  # that those ask for who wait
         self._times: Counter[str] = Counter()  # how often each has waited
         self._ready: set[str] = set()  # who is to be tried
-        self._going: set[str] = set()  # who makes way and has not left
+        self._going: set[str] = set()  # who is preempted and has not left
         self.answers: Answers | None = None  # of the idle plane, where it decides beside this one
         self._fruitless: dict[str, tuple[object, ...]] = {}
         self._let_go: set[str] = set()  # whose nodes are no longer kept, as they do not suffice
@@ -404,7 +404,7 @@ class SchedulingDecider:
         assert attempt.preemption is not None
         rules: dict[str, str] = {}
         for victim in attempt.plan.victims:
-            if victim.unit not in self._going:  # else it makes way for somebody else already
+            if victim.unit not in self._going:  # else it is preempted for somebody else already
                 rules.setdefault(victim.unit, victim.rule)
         self._going.update(rules)
         why = explanation_text(attempt.preemption.explanation)

@@ -141,7 +141,7 @@ def stacked(
     """Return bars of counts side by side: for each name one small bar of each policy."""
     top = max([*(value for _, _, values in rows for value in values), 1e-9])
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-    parts = [_open(_HEIGHT, title), *_axes("how often a job made way", "jobs")]
+    parts = [_open(_HEIGHT, title), *_axes("how often a job was preempted", "jobs")]
     for at in _round_ticks(top, 5):
         y = _TOP + height * (1 - at / top)
         parts.append(

@@ -1,7 +1,7 @@
 """The charts of a load, for the report and for files of their own.
 
-Waiting times, devices in use, lost work with its interval, and how often jobs made way; where jobs
-are idle, also what they held unused, and what of that they gave back early. As files
+Waiting times, devices in use, lost work with its interval, and how often jobs were preempted;
+where jobs are idle, also what they held unused, and what of that they gave back early. As files
 (`plots`) they are SVG with a legend and colours for paper.
 """
 
@@ -65,7 +65,7 @@ def figures(results: Results, summary: LoadSummary) -> Iterator[Figure]:
         (policy.policy, number, policy.mean(lambda m: m.often)[1:])
         for number, policy in enumerate(summary.policies)
     ]
-    title = "Jobs of a run that made way so often"
+    title = "Jobs of a run that was preempted so often"
     yield Figure("often", title, charts.stacked(often, _TIMES[1:], title))
     for column, name, title in _IDLE if summary.idle else ():
         bars = [

@@ -20,8 +20,9 @@ demand; jobs go on until all have finished.
   device-hours of progress that would have been undone at the moment of these notices
 * urgent wait: the wait of the jobs of the highest priority
 * unused: device-hours that jobs held without using them, over the whole replay; reclaimed: those
-  for which jobs that made way for being idle would have gone on so, had they stayed
-* served: jobs for which idle ones made way; heirs: those that got devices at the moment at which
+  for which jobs that were preempted for being idle would have gone on so, had they stayed
+* served: jobs for which idle ones were preempted; heirs: those that got devices at the moment at
+which
   idle work left some, whoever that was for, and how long half of them had waited at most by then
 * asked: jobs that ask for a domain; together: the share of their starts with all pods in one domain
   of the level that they ask for; their wait is that of these jobs
@@ -72,8 +73,8 @@ class SizeWaits:
 class Measures:
     """See above. `wait_shares`: of `GRID_S`, the share of jobs that waited no longer.
 
-    `use` is the mean of the devices in use in equal parts of the replay, `often` how many jobs made
-    way so often: never, once and so on, the last one being that often or more.
+    `use` is the mean of the devices in use in equal parts of the replay, `often` how many jobs were
+    preempted so often: never, once and so on, the last one being that often or more.
     """
 
     jobs: int

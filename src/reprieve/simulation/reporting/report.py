@@ -135,7 +135,7 @@ def _decided_by(policies: Sequence[PolicySpec]) -> Iterator[str]:
         (own, "by a policy of one's own within the rules of the quota engine"),
         (placed, "by the scheduling engine, on nodes"),
         (both, "by both, first for quota and then on nodes"),
-        (idle, "also by the idle engine, that lets idle work make way"),
+        (idle, "also by the idle engine, that has idle work preempted"),
     ):
         if names:
             yield f"{_listed(names)} {said}"

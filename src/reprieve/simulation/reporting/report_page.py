@@ -139,11 +139,11 @@ async function tell() {
     else if (kind === 3) line(story, at, "gets quota"
       + (rest[0] ? ", borrowing from other tenants" : ""));
     else if (kind === 5) line(story, at, "has been idle for " + span(at - rest[4])
-      + " and makes way for ", rest[0] === null ? "nobody in particular" : named(told, rest[0]),
+      + " and is preempted for ", rest[0] === null ? "nobody in particular" : named(told, rest[0]),
       " (" + told.texts[rest[1]] + "): " + told.texts[rest[3]] + ". " + (rest[5] === null
       ? "Its work was done, nothing is lost." : rest[2] + " GPU h of work undone; it comes back at "
       + moment(rest[5]) + ", when it would have been used again."));
-    else if (kind === 1) line(story, at, "makes way for ", named(told, rest[0]), " ("
+    else if (kind === 1) line(story, at, "is preempted for ", named(told, rest[0]), " ("
       + told.texts[rest[1]] + "), " + rest[2] + " GPU h of work undone. Of the other: "
       + told.texts[rest[3]]);
     else line(story, at, "preempts ", ...list(told, rest[0]), ": " + told.texts[rest[1]]);

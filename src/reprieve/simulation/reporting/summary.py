@@ -132,7 +132,7 @@ COLUMNS: Final = (
     Column("most", "displacements of one job", lambda m: m.most, _count),
     Column(
         "lost GPU h",
-        "undone, or held for restarts, last saves and making way",
+        "undone, or held for restarts, last saves and being preempted",
         lambda m: m.lost_h,
         _count,
     ),
@@ -151,19 +151,19 @@ IDLE_COLUMNS: Final = (
     Column("unused GPU h", "held without being used", lambda m: m.unused_h, _count),
     Column(
         "reclaimed GPU h",
-        "for which idle work that made way would have held them unused",
+        "for which idle work that was preempted would have held them unused",
         lambda m: m.reclaimed_h,
         _count,
     ),
     Column("idle gone", "displacements for being idle", lambda m: m.for_idle, _count),
     Column("of it over", "those that had no work left", lambda m: m.idle_ended, _count),
-    Column("served", "jobs for which idle ones made way", lambda m: m.served, _count),
+    Column("served", "jobs for which idle ones were preempted", lambda m: m.served, _count),
     Column("heirs", "jobs that started as idle work left", lambda m: m.heirs, _count),
     Column("their wait p50", "until then", lambda m: m.heirs_wait_p50_s, duration_text),
 )
 
 
-#: Of studies in which jobs are told before they make way.
+#: Of studies in which jobs are told before they are preempted.
 NOTICE_COLUMNS: Final = (
     Column("told", "displacements before which the job was told", lambda m: m.told, _count),
     Column(

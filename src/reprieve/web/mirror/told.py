@@ -85,7 +85,7 @@ class PreemptionRecord:
         amounts: what they free, by resource; of a plan in parts the proof's.
         rules: number of victims in the head, by rule.
         lost_device_seconds: of the victims in the head.
-        units: of the victims in the head, what makes way as one.
+        units: of the victims in the head, what is preempted as one.
         record: all of it but what was decided on.
     """
 

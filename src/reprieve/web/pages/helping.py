@@ -98,7 +98,7 @@ def _of_queue(waiter: Waiter, figures: Figures) -> str:
         )
     return (
         f"its own quota has {told(left)} {resource} left; others who borrow it have to end first, "
-        "or to make way"
+        "or to be preempted"
     )
 
 

@@ -2,8 +2,8 @@
 
 Parameters `kind`, `namespace`, `name`. Values: `unit`, `kind`, `namespace`, `name`, `state`,
 `since`, `created`, `queue`, `clusterQueue`, `priority`, `attempts`, `gpus`, `idle`, `totals`,
-`waits`, `command`. Tables: `life` (the bar), `displacements` (how it made way), `displaced` (who
-made way for it), `pods` (by node).
+`waits`, `command`. Tables: `life` (the bar), `displacements` (how it was preempted), `displaced`
+(who preempted for it), `pods` (by node).
 
 Figures are those of the records; why it was chosen is what deciding again says of the newest of
 them (`records.why`).

@@ -74,7 +74,7 @@ def order_of(replay: Replays) -> str:
 _QUOTA_FATES: Final[Mapping[Standing, tuple[Fate, str]]] = {
     Standing.VICTIM: (Fate.MADE_WAY, ""),
     Standing.GOING: (Fate.LEAVING, "on its way out already"),
-    Standing.ANOTHERS: (Fate.MADE_WAY, "makes way for work that came first in the cycle"),
+    Standing.ANOTHERS: (Fate.MADE_WAY, "is preempted for work that came first in the cycle"),
     Standing.UNRELATED: (Fate.SPARED, "holds nothing of what is lacking"),
     Standing.POLICY: (Fate.SPARED, "the policy of the preemptor's ClusterQueue does not allow it"),
     Standing.WITHIN_QUOTA: (Fate.SPARED, "within nominal: its queue uses no more than its own"),
@@ -184,7 +184,7 @@ class _Borrowed:
 _PARTS: Final[Mapping[Part, tuple[Fate, str]]] = {
     Part.VICTIM: (Fate.MADE_WAY, ""),
     Part.REPRIEVED: (Fate.REPRIEVED, "put back: the preemptor fits with it in place"),
-    Part.OVERDUE: (Fate.LEAVING, "was to make way earlier and has not ended"),
+    Part.OVERDUE: (Fate.LEAVING, "was to be preempted earlier and has not ended"),
     Part.PROTECTED: (Fate.SPARED, "within its minimum runtime"),
     Part.ELSEWHERE: (Fate.SPARED, "on another node than the one chosen"),
     Part.NOT_LOWER: (Fate.SPARED, "its priority is not below the preemptor's"),

@@ -46,7 +46,7 @@ class Turn:
 
     Attributes:
         displacement: as the bar needs it.
-        went: it did make way, or is leaving; else it was spared, or gone by another plan.
+        went: it was preempted, or is leaving; else it was spared, or gone by another plan.
         by: for whom, as the viewer may know it.
         times: how often the line was displaced in the 24 hours before, this time included.
         why: why this one; empty where the decision was not asked again.

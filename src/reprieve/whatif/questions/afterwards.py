@@ -1,9 +1,9 @@
 """Beside the verdict: what would start without preemption, and what queues borrow afterwards.
 
-Of what starts because others make way, the pods that would start without are those placed by the
-same planes when preemption is switched off (`whatif.copy.sparing`); where none is, as many as the
-engine lets start when it is asked with fewer. What a queue borrows is what the quota plane wrote
-into its status at the end.
+Of what starts because others are preempted, the pods that would start without are those placed by
+the same planes when preemption is switched off (`whatif.copy.sparing`); where none is, as many as
+the engine lets start when it is asked with fewer. What a queue borrows is what the quota plane
+wrote into its status at the end.
 
 What is missing without them is what the engine says of it then. A queue of the same cohort takes
 back what is borrowed where it may reclaim and has not used all of its own.

@@ -52,8 +52,9 @@ class Displaced:
 
     Of a Workload it is the job that is named, if it has one. `plane` chose it by `rule`; `amounts`
     are its devices by resource. `saved`: its last checkpoint since it started, None without one.
-    `in_turn`: not for what was submitted, but for who made way for that. `told`: when it would be
-    told before it is evicted, `goes_by`: when it is evicted then at the latest; None for no notice.
+    `in_turn`: not for what was submitted, but for who was preempted for that. `told`: when it
+    would be told before it is evicted, `goes_by`: when it is evicted then at the latest; None for
+    no notice.
     """
 
     kind: str
@@ -114,11 +115,11 @@ class Outcome:
     of the condition on it unless there is a `diagnosis`. `condition`: reason and message of that.
     `waiting`: kind and name of what waits, a Workload, PodGroup or pod. `pods`: how many it has and
     how many have a node, as far as they are placed here. `pods_without_victims`: how many would
-    start with nobody making way; None where nobody has to, or it was not asked. `asks`: what its
-    pods request; `short`: what of that is missing with nobody making way, by resource.
+    start without preemption; None where nobody has to, or it was not asked. `asks`: what its
+    pods request; `short`: what of that is missing without preemption, by resource.
     `pods_on_empty_cluster`: of what never fits, how many have a node where nobody else's work is.
-    `estimate`: when it starts at the latest; `idle`: why nobody idle makes way for it. `written`:
-    what changes that would help are in the manifests.
+    `estimate`: when it starts at the latest; `idle`: why no idle work is preempted for it.
+    `written`: what changes that would help are in the manifests.
     """
 
     kind: str

@@ -1,8 +1,8 @@
 """Beside a plan's verdict: when it starts, how narrowly, and why no idle work is evicted.
 
 Each thing submitted that waits has an estimate, or why there is none; so has what starts once
-others have made way. What decides about the whole cluster again (how narrowly; ends of declared run
-times) is left out once that has taken so many seconds of processor time.
+others have been preempted. What decides about the whole cluster again (how narrowly; ends of
+declared run times) is left out once that has taken so many seconds of processor time.
 
 Source: start estimates and fragility as `whatif.questions.estimating` and
 `whatif.questions.fragility` define them.

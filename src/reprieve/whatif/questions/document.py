@@ -43,9 +43,9 @@ class VictimDocument(_Struct, frozen=True):
     """One that is preempted; `lostDeviceSeconds` is null where its start is not known.
 
     `plane` chose it by `rule`, and `why` says that in words; `amounts`: its devices by resource.
-    `saved`: when it was saved last since it started, empty where it was not. `inTurn`: it makes way
-    for another victim, which waits again. `toldAt`: when it would be told before, `goesBy`: when it
-    is evicted at the latest then; empty without notice.
+    `saved`: when it was saved last since it started, empty where it was not. `inTurn`: it is
+    preempted for another victim, which waits again. `toldAt`: when it would be told before,
+    `goesBy`: when it is evicted at the latest then; empty without notice.
     """
 
     kind: str
@@ -125,11 +125,11 @@ class IdleDocument(_Struct, frozen=True):
 class OutcomeDocument(_Struct, frozen=True):
     """What becomes of one thing submitted; the verdict is null where no plane decides about it.
 
-    `podsWithoutVictims` would start with nobody making way; null where nobody has to. `requests`:
+    `podsWithoutVictims` would start without preemption; null where nobody has to. `requests`:
     quantities of all its pods by resource; `missing`: what of that is not free for it, so that
-    others make way.
+    others are preempted.
     `podsOnEmptyCluster` would start where nobody else's work is; null but for what never fits.
-    `estimate`: of what waits, and of what starts once others have made way;
+    `estimate`: of what waits, and of what starts once others have been preempted;
     `idle`: of what waits where the idle plane decides, too.
     """
 

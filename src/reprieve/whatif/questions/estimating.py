@@ -1,14 +1,14 @@
 """When what waits will start: what is known of it first, what was measured then, else no estimate.
 
 1. waiting helps, as the engine has decided: until that instant
-2. those who make way have ended: their grace periods
+2. those that are preempted have ended: their grace periods
 3. what holds room says how long it runs: the cluster is decided about once more without all that
    has ended by an instant, the first that does being found by halving
 4. similar work waited: a bound from at least 29 of them (`engine.diagnosis.estimates`)
 
 A plan and an explanation ask the same of the same work, so that they tell the same. Of what is
-there already, similar waits are only those that were longer than it has waited until now. What made
-way before has no estimate from measured waits: first waits are measured.
+there already, similar waits are only those that were longer than it has waited until now. What was
+preempted before has no estimate from measured waits: first waits are measured.
 
 An instant holds if nobody who comes later is before it. Each question of 3 is a decision about the
 whole cluster: there are at most five, and fewer where they take long; the end that is named does
@@ -110,7 +110,11 @@ def waiting_workload(
         for name, amount in requests_of_spec(each["template"].get("spec") or {}).items():
             total[name] += count * amount
     types = {each.get("type") for each in first(workload, "status.conditions") or ()}
-    why = "it has made way before, and first waits alone are measured" if "Evicted" in types else ""
+    why = (
+        "it has been preempted before, and first waits alone are measured"
+        if "Evicted" in types
+        else ""
+    )
     alike = Alike(queue, int(spec.get("priority") or 0), size_class(total), uids)
     return Waiter(Plane.QUOTA, alike, _waited(workload, at), why)
 
@@ -215,7 +219,7 @@ def after_victims(at: Nanos, delays: Sequence[int], grace_seconds: int, plans: i
     """Return by when those who are preempted have ended.
 
     `delays`: after how many nanoseconds each part starts if all of them end at once; `plans`: how
-    often somebody makes way, one after the other.
+    often a workload is preempted, one after the other.
     """
     latest = max(delays, default=0) + plans * grace_seconds * SECOND
     return Estimate(Basis.LEAVING, Nanos(at + latest))

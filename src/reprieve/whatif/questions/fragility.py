@@ -5,8 +5,8 @@ It is decided about again on the same cluster with less free, in two places:
 1. on one of the nodes where it runs, that with the least left over; as much as was free there
 2. in its ClusterQueue, of a flavor that it has been given
 
-What is looked for is the smallest amount that changes the verdict or who makes way, by halving up
-to what one of its pods asks for; beyond that it is not called fragile. Halving takes for granted
+What is looked for is the smallest amount that changes the verdict or who is preempted, by halving
+up to what one of its pods asks for; beyond that it is not called fragile. Halving takes for granted
 that less free is never easier. Amounts go by devices, else by cores, else by whole pods.
 
 Source: the API's `status.allocatable` of nodes; Kueue's nominal quota, of which less is the same as

@@ -1,7 +1,8 @@
 """Why no idle work is preempted for something that waits elsewhere: for nodes, or for its quota.
 
 Asked of the idle plane of a run, as it was at its end: by what the operator measured last, and of
-no exporter. Work that did not opt in has no GpuWorkload, and nobody is asked to make way for it.
+no exporter. Work that did not opt in has no GpuWorkload, and nobody is asked to be preempted for
+it.
 
 Source: specification of the idle plane, sections 11, 14 and 17.
 """
@@ -21,7 +22,7 @@ from reprieve.wording.shared_devices import SHARED_DEVICE
 
 __all__ = ["IdleReason", "idle_reason"]
 
-_NOT_ITSELF: Final = "It has not opted in itself, so that no idle work makes way for it"
+_NOT_ITSELF: Final = "It has not opted in itself, so that no idle work is preempted for it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class IdleReason:
 def idle_reason(run: Run, roots: Collection[str]) -> IdleReason | None:
     """Return why no idle work is evicted for work that requests GPUs, by its root's uids.
 
-    None: the idle plane does not decide here, or somebody makes way.
+    None: the idle plane does not decide here, or a workload is preempted.
     """
     # What no plan without the idle plane needs.
     from reprieve.planes.idle.plane import IdlePlane

@@ -1,12 +1,15 @@
 """Who was preempted in a run: for what was submitted, and in turn since it came.
 
 1. Victims are those of the plans that were made for what was submitted, and went.
-2. Who made way and waits again may have others make way for it, and these again: the cluster was
+2. Who was preempted and waits again may have others preempted for it, and these again: the cluster
+was
    at rest before the submission, so that this comes of it, too. It is the same work where it is
    the same object, or has the same one above it, as a pod that is made again.
-3. So does what others, who waited before, have make way since then: what moved has given them room,
+3. So does what others, who waited before, have had preempted since then: what moved has given them
+room,
    or taken it. What the idle plane frees for nobody in particular is not named.
-4. A pod that was made anew during the run for one that made way, and makes way itself, is not named
+4. A pod that was made anew during the run for one that was preempted, and is preempted itself, is
+not named
    besides: it was nobody's work yet, and on the cluster it would have another name.
 
 Source: the design's "Intent log and executor"; specification 12.
@@ -63,7 +66,7 @@ class _Reading:
         records = [each for each in found if each.spec.preemptor is not None]
         lines, in_turn = set(self._ours), False
         seen: set[str] = set()
-        lost: set[str] = set()  # uids of what stands above those that made way
+        lost: set[str] = set()  # uids of what stands above those that were preempted
         while records:
             preempting = [each for each in records if self._is_for(each, lines)]
             if not preempting:

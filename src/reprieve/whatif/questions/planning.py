@@ -70,7 +70,7 @@ async def planned(
 ) -> Answer:
     """Return what would happen.
 
-    With `fixes`, and what would help what waits, and what would start with nobody making way;
+    With `fixes`, and what would help what waits, and what would start without preemption;
     after `trying` seconds no further change is tried in the scheduling plane, and after as many of
     processor time none is planned again with several planes. So, too, with when what waits starts
     and how narrowly the rest does; after `asking` seconds of processor time the cluster is decided

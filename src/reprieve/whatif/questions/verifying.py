@@ -3,7 +3,7 @@
 A plane tries a change alone: with it work has its quota, and then its pods may find no node. Where
 more than one plane decides, the manifest is changed so and planned again:
 
-1. with it the work starts: the change is told, with how many make way then
+1. with it the work starts: the change is told, with how many are preempted then
 2. it does not: the change is not told
 3. to wait is no change of a manifest, and stays where it was
 4. what cannot be written, or not be decided, comes behind those

@@ -11,9 +11,9 @@ A job with a pod template that no admission lets pass is stored, and never has a
 
 That ends a plan only where no pod can ever be made. A quota of the namespace that lets fewer pods
 be made for now, or none, is told beside the plan, and not at all of who waits in a queue, as those
-who make way for him may free it. Nothing is learnt by who may not create pods, of a template that
-names what the same submission creates, and where a pod is not valid, since the controllers of some
-kinds complete their templates first.
+who are preempted for him may free it. Nothing is learnt by who may not create pods, of a template
+that names what the same submission creates, and where a pod is not valid, since the controllers of
+some kinds complete their templates first.
 
 Source: the API server's admission plugins; the API's `dryRun=All`.
 """

@@ -163,7 +163,7 @@ function LastHour({ hour }: { hour: JsonObject }): JSX.Element {
       <Figures
         figures={[
           { label: "decisions", value: number(Number(hour["preemptions"] ?? 0)) },
-          { label: "made way", value: plural(units, "unit"), attention: units > 0 },
+          { label: "preempted", value: plural(units, "unit"), attention: units > 0 },
           ...(typeof spared === "number" ? [{ label: "reprieved", value: number(spared) }] : []),
           { label: "work lost", value: gpuHours(hour["lostDeviceSeconds"]) },
         ]}

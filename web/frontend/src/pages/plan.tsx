@@ -1,4 +1,4 @@
-// Plan: whether manifests would start, who would make way, where, and what would help.
+// Plan: whether manifests would start, who would be preempted, where, and what would help.
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
@@ -73,8 +73,8 @@ const unit = (each: JsonObject): string =>
   `${textOf(each["kind"]).toLowerCase()}/${textOf(each["namespace"])}/${textOf(each["name"])}`;
 
 const VERDICTS: Record<string, string> = {
-  Starts: "It would start, with nobody making way",
-  StartsWithVictims: "It would start, and others would make way",
+  Starts: "It would start, without preemption",
+  StartsWithVictims: "It would start, and others would be preempted",
   Waits: "It would wait",
   NeverFits: "It would never fit",
 };
@@ -87,7 +87,7 @@ function alone(each: JsonObject): string {
 
 function idle(each: JsonObject): string {
   const why = idleWords(each["idle"]);
-  return why && `Nobody idle makes way: ${why}`;
+  return why && `No idle work is preempted: ${why}`;
 }
 
 function Answer({ answer }: { answer: JsonObject }): JSX.Element {
@@ -129,12 +129,12 @@ function Answer({ answer }: { answer: JsonObject }): JSX.Element {
           alone: each["podsWithoutVictims"] ?? null, queue: each["clusterQueue"] ?? "", start: startWords(each["estimate"]),
           message: [textOf(each["message"]), alone(each), idle(each)].filter(Boolean).join(". "),
         })), { unit: "unit", verdict: "word", queue: "text" })}
-        columns={{ placed: { title: "Would run", width: 14 }, alone: { title: "With nobody making way", width: 24 }, start: { title: "Starts", width: 40 }, message: { width: 44 }, unit: { show: (cell) => <UnitLink id={String(cell)} /> } }}
+        columns={{ placed: { title: "Would run", width: 14 }, alone: { title: "Without preemption", width: 24 }, start: { title: "Starts", width: 40 }, message: { width: 44 }, unit: { show: (cell) => <UnitLink id={String(cell)} /> } }}
         empty="Nothing in it is work."
       />
       <DataTable
         name="victims"
-        caption="Would make way"
+        caption="Would be preempted"
         local
         table={tableOfObjects(victims.map((each) => ({
           unit: unit(each), gpus: each["devices"] ?? null, lost: each["lostDeviceSeconds"] ?? null,
@@ -151,7 +151,7 @@ function Answer({ answer }: { answer: JsonObject }): JSX.Element {
           text: each["text"] ?? "", field: each["field"] ?? "", before: each["before"] ?? "", after: each["after"] ?? "", victims: each["victims"] ?? null,
         })))}
         first={["text"]}
-        columns={{ text: { title: "Change", width: 48 }, victims: { title: "Make way then", width: 15 } }}
+        columns={{ text: { title: "Change", width: 48 }, victims: { title: "Preempted then", width: 15 } }}
         empty={verdict === "Starts" ? "Nothing is needed." : "No single change was found."}
       />
       <DataTable name="placement" caption="Where its pods would run" local table={tableOfObjects(objects(answer["placement"]))} empty="Nowhere yet." />

@@ -1,4 +1,4 @@
-// One preemption: what was needed and taken, who made way, who was spared and why, and the proof.
+// One preemption: what was needed and taken, who was preempted, who was spared and why, and the proof.
 
 import type { ComponentChildren, JSX } from "preact";
 import { preemptionPath } from "../address.ts";
@@ -34,7 +34,7 @@ export function Preemption({ state }: { state: PageState }): JSX.Element {
       </section>
       <DataTable
         name="madeWay"
-        caption="Made way"
+        caption="Preempted"
         table={tables["madeWay"]}
         first={["unit", "gpus", "rule", "lost", "state", "why", "since"]}
         columns={{ gpus: { width: 8 }, lost: LOST, rule: { width: 44 }, why: { title: "Why this one", width: 40 }, objects: { width: 9 }, place: { width: 8 } }}
@@ -71,7 +71,7 @@ function facts(values: JsonObject, decided: number | null): Record<string, Json 
     for: preemptor ? <UnitLink id={preemptor} /> : "nobody in particular",
   };
   if (isObject(values["need"])) result["arithmetic"] = <Arithmetic need={values["need"]} reprieved={values["reprieved"]} />;
-  result["made way"] = `${plural(Number(totals["units"] ?? 0), "unit")}, ${gpuHours(totals["lost"])} of work lost`;
+  result["preempted"] = `${plural(Number(totals["units"] ?? 0), "unit")}, ${gpuHours(totals["lost"])} of work lost`;
   if (isObject(values["proof"])) result["proof"] = <Proof proof={values["proof"]} />;
   if (isObject(values["demand"])) {
     const demand = values["demand"];

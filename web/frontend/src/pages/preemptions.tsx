@@ -1,4 +1,4 @@
-// Preemptions: every decision by which somebody made way, the newest first.
+// Preemptions: every decision by which a workload was preempted, the newest first.
 
 import type { JSX } from "preact";
 import { address, ifAll, inNamespace, preemptionPath, setQuery } from "../address.ts";
@@ -36,17 +36,17 @@ export function Preemptions({ state }: { state: PageState }): JSX.Element {
           decided: { width: 17, show: (cell) => (typeof cell === "number" ? <Moment at={cell} /> : "–") },
           preemption: { width: 16, show: (cell) => <a href={preemptionPath(String(cell))} title={String(cell)}>{shortRecord(String(cell))}</a> },
           preemptor: { title: "For whom" },
-          units: { title: "Made way", width: 11 },
+          units: { title: "Preempted", width: 11 },
           victims: { title: "Objects", width: 9 },
           gpus: { width: 8 },
           lost: { width: 13, show: (cell) => gpuHours(cell) },
-          whose: { title: "Who made way" },
+          whose: { title: "Who was preempted" },
           stages: { width: 22 },
           dryRun: { width: 9 },
         }}
         sort="-decided"
         rows={24}
-        empty="Nobody had to make way. A decision is shown here as soon as it is recorded, before anything is evicted."
+        empty="Nothing had to be preempted. A decision is shown here as soon as it is recorded, before anything is evicted."
       />
       <Rest state={state} shown={["planes", "states", "found", "shown", "preemptions"]} />
     </>

@@ -1,4 +1,4 @@
-// One workload: a bar of its life over all attempts, and the story of each time it made way, a click
+// One workload: a bar of its life over all attempts, and the story of each time it was preempted, a click
 // from its decision: for whom, by which rule, what it lost, why it, and what would have spared it.
 
 import { useSignal } from "@preact/signals";
@@ -40,7 +40,7 @@ export function Workload({ state }: { state: PageState }): JSX.Element {
       {(tables["displaced"]?.slots.length ?? 0) > 0 && (
         <DataTable
           name="displaced"
-          caption="Who made way for it"
+          caption="Who was preempted for it"
           table={tables["displaced"]}
           first={["at", "preemption", "units", "gpus", "lost", "rule", "whose", "state"]}
           columns={{
@@ -139,7 +139,7 @@ function Displacements({ table, totals }: { table: TableState | undefined; total
   return (
     <section class="panel" aria-label="Displacements">
       <header class="panel-head">
-        <h2>Made way <span class="count">{plural(times, "time")}</span></h2>
+        <h2>Preempted <span class="count">{plural(times, "time")}</span></h2>
         {times > 0 && <span class="soft">{gpuHours(sums["lost"])} lost in all{numberOf(sums["day"]) !== null && `, ${number(Number(sums["day"]))} within a day`}</span>}
       </header>
       {rows.length ? (
@@ -147,7 +147,7 @@ function Displacements({ table, totals }: { table: TableState | undefined; total
           {rows.map((row, index) => <Story key={index} row={row} />)}
         </ol>
       ) : (
-        <p class="empty">It never had to make way, as far as records go back.</p>
+        <p class="empty">It never had to be preempted, as far as records go back.</p>
       )}
     </section>
   );
@@ -161,7 +161,7 @@ function Story({ row }: { row: Row }): JSX.Element {
   return (
     <li>
       <p class="story-head">
-        {typeof at === "number" ? <Moment at={at} /> : "–"} <strong>made way</strong>
+        {typeof at === "number" ? <Moment at={at} /> : "–"} <strong>preempted</strong>
         {cell("by") && <> for <UnitLink id={cell("by")} /></>}
         {cell("rule") && <span class="soft"> ({cell("plane") && `${cell("plane")}: `}{cell("rule")})</span>}{" "}
         {cell("preemption") && <a href={preemptionPath(cell("preemption"))}>the decision</a>}

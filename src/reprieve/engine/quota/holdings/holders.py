@@ -46,7 +46,7 @@ class Kind:
 class Holder:
     """A workload that holds quota.
 
-    `evicted` says that it makes way already, `idle` that it is to be preferred as such, `since`
+    `evicted` says that it is preempted already, `idle` that it is to be preferred as such, `since`
     from when on its work counts as not saved. `held` are amounts by flavor-resource; `columns` the
     flavor-resources of its flavors, also those of which it holds nothing; `devices` how many
     devices that are; `placed` the places of its pods in flavors with a topology.

@@ -17,19 +17,19 @@ its own: with all its victims gone but one it still does. In which order victims
 known, since those that are put back leave no trace; one of them was the last.
 
 Its reason is that of the rule. Classically: from the place in the hierarchy, and from
-`borrowWithinCohort` with its threshold. Who may make way only while the preemptor does not borrow
-is no victim if it would borrow. With fair sharing: reclamation is for a preemptor within its
+`borrowWithinCohort` with its threshold. Who may be preempted only while the preemptor does not
+borrow is no victim if it would borrow. With fair sharing: reclamation is for a preemptor within its
 nominal quota, all others compare shares. A comparison was made at a moment that is not known
 either, so that it is required only that one of the configured inequalities could have held: with
 nobody of the victim's side gone but it, and on the preemptor's side everybody gone who may be
 preempted.
 
 Of all victims together: once they are gone the preemptor fits, on the snapshot of the search, and
-on what the cycle has by now without those that make way already. And none of them could stay. The
-reference puts back, from the last taken to the first, whoever is not needed, but for the very last,
-without which it did not fit; room only grows by what goes, so no single victim can be put back
-afterwards, with or without fair sharing. That holds on the snapshot of the search and within the
-attempt (borrowing or not) that found the victims; other plans of the cycle may free what spares
+on what the cycle has by now without those that are preempted already. And none of them could stay.
+The reference puts back, from the last taken to the first, whoever is not needed, but for the very
+last, without which it did not fit; room only grows by what goes, so no single victim can be put
+back afterwards, with or without fair sharing. That holds on the snapshot of the search and within
+the attempt (borrowing or not) that found the victims; other plans of the cycle may free what spares
 one, which the reference does not look for, and neither does this.
 
 With profile `best` other victims may stand in the place of those that the reference takes: they may
@@ -84,7 +84,7 @@ class Fault(StrEnum):
     OF_NO_USE = "the victim has nothing of what is lacking"
     WITHIN_ITS_OWN = "the ClusterQueue gives more than it, or a cohort above it, has borrowed"
     WRONG_REASON = "the reason is not that of the rule"
-    NOT_WHILE_BORROWING = "the victim may not make way for a preemptor that borrows"
+    NOT_WHILE_BORROWING = "the victim may not be preempted for a preemptor that borrows"
     SHARES = "no comparison of shares permits the victim"
     NOT_FEASIBLE = "the preemptor does not fit with the victims gone"
     NOT_PLACED = "the preemptor's pods have no places with the victims gone"
@@ -107,7 +107,7 @@ def faults_of(
         searched: the snapshot on which the victims were looked for.
         current: the snapshot as the cycle has it by now.
         holders: who holds quota by now, by key; what is to be evicted by plans before is evicted.
-        leaving: who makes way already, or is replaced, and still counts in `current`.
+        leaving: who is preempted already, or is replaced, and still counts in `current`.
     """
     state = ProofState(plan, searched)
     faults = [*_preemptor(state, holders), *_named(state, holders)] or [*_one_by_one(state)]

@@ -66,7 +66,7 @@ def targets_by_domain(
         asked: the pods that need places, by flavor.
         found: the reference's targets.
         now: the instant of the decision.
-        without: keys of holders that make way for others already.
+        without: keys of holders that are preempted for others already.
     """
     if snapshot.places is None or len(asked) != 1:
         return Cheapest(tuple(found), None)

@@ -58,7 +58,7 @@ def cheapest_targets(
 ) -> Cheapest:
     """Return the cheapest targets for `requests`, those of the reference where none are cheaper.
 
-    `found`: the reference's. `without`: keys of holders that make way for others already.
+    `found`: the reference's. `without`: keys of holders that are preempted for others already.
     """
     costs = Costs(snapshot, now)
     payers = {target.holder.queue for target in found}

@@ -2,8 +2,8 @@
 
 A line of work is what one root has made, and what is submitted again (`lines`). Before an
 evaluation, whoever is held from a demand, or from being evicted for nobody, goes into the snapshot
-as a fact. Told are plans, demands that came to work (nobody made way for them in vain), pods of
-theirs that failed, and the end of a root's last pod. Source: specification of disruptions,
+as a fact. Told are plans, demands that came to work (nothing was preempted for them in vain), pods
+of theirs that failed, and the end of a root's last pod. Source: specification of disruptions,
 section 4.
 """
 

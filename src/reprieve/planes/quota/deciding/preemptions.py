@@ -45,7 +45,7 @@ from reprieve.wording.kube_scheduler import notice_ignored
 
 __all__ = ["Preemptions"]
 
-# Owners of Workloads whose pods are gated, and deleted when they make way.
+# Owners of Workloads whose pods are gated, and deleted when they are preempted.
 _GATED: Final = ("Pod", "StatefulSet", "LeaderWorkerSet")
 # Teams that lend each other quota preempt all day, and whoever takes over reads all of it.
 _RETENTION: Final = Retention(24 * HOUR, cap=500, fresh_cap=5_000, every=MINUTE)

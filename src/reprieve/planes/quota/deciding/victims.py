@@ -149,7 +149,7 @@ class QuotaVictims:
             try:
                 told(marking, mark, key in self._foreign)
             except Exception:
-                # It makes way all the same.
+                # It is preempted all the same.
                 log.exception("the observer of the preemption of %s failed", marking.victim.key)
         return None
 

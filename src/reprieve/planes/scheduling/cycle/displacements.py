@@ -1,9 +1,9 @@
 """The scheduling plane and the governor of disruptions: what a unit needs of it, and its reports.
 
 Before a unit is decided about, whoever is held from it is looked up by its line of work, and goes
-into the decision as a fact. Told are plans, pods that get a node (nobody made way for them in vain)
-and pods that fail: a container that ended with an error, or one that cannot be started. Pods whose
-failure is part of their eviction do not count.
+into the decision as a fact. Told are plans, pods that get a node (nothing was preempted for them
+in vain) and pods that fail: a container that ended with an error, or one that cannot be started.
+Pods whose failure is part of their eviction do not count.
 
 With `--watch-others` what others evict counts for the protection of that work, as pods say it in
 their condition `DisruptionTarget`; nothing of it is held against anybody. What a node's failure or

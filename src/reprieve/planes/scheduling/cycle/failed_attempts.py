@@ -41,7 +41,7 @@ def log_failed(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
         return
     found = attempt.preemption
     if found is not None and found.code is Code.SUCCESS:
-        return  # who made way is logged, with the filters that keep them from returning
+        return  # who was preempted is logged, with the filters that keep them from returning
     queued = [snapshot.pending[uid] for uid in attempt.unit.pods if uid in snapshot.pending]
     for pending in {each.pod_class: each for each in reversed(queued)}.values():
         _log_pod(name, pending, snapshot, policy)
