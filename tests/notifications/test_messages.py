@@ -19,7 +19,7 @@ def test_slack_gets_lines_that_nobodys_name_can_format() -> None:
     told = disruption(name="<!channel>&", preemptor="another tenant's work #a3f1")
     (text,) = json.loads(body(told, Format.SLACK, "/reprieve")).values()
     first = (
-        "Job team/&lt;!channel&gt;&amp; preempted at 2026-05-02T03:12:04Z, "
+        "Job team/&lt;!channel&gt;&amp; was preempted at 2026-05-02T03:12:04Z, "
         "for another tenant's work #a3f1."
     )
     assert text.splitlines() == [
