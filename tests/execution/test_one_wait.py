@@ -36,7 +36,10 @@ class Saving:
         return {}
 
     async def wait(
-        self, intent: Preemption, release: Callable[[Sequence[Victim]], Awaitable[Any]]
+        self,
+        intent: Preemption,
+        extend: object,
+        release: Callable[[Sequence[Victim]], Awaitable[Any]],
     ) -> str:
         await release(intent.spec.victims)
         self.waited_on = True

@@ -300,6 +300,7 @@ class PreemptionStatus(_Struct, frozen=True):
     counts all, and `numbers_by_state` says which they are, by their places in the plan
     ("0-3998,4000"). `untold`: not all of its Disruptions are written yet. `lost_after_save`: device
     seconds that victims lost who had saved after a notice, from then on, by the uid of their root.
+    `extended`: to when their deadlines were extended, likewise.
     """
 
     phase: IntentPhase
@@ -314,6 +315,7 @@ class PreemptionStatus(_Struct, frozen=True):
     finished_at: str = ""
     untold: bool = False
     lost_after_save: dict[str, int] = {}
+    extended: dict[str, str] = {}
 
 
 class Metadata(_Struct, frozen=True):

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -126,7 +126,9 @@ class Executor(Generic[M]):
         assert self._saving is not None, "only planes that wait have such records"
         each_for_itself = self._victims.manner.each_for_itself
         why = await self._saving.wait(
-            each.intent, partial(self._release, each) if each_for_itself else None
+            each.intent,
+            partial(self._extend, each),
+            partial(self._release, each) if each_for_itself else None,
         )
         if why and not each.any_over and not each.left:
             await self._abandon(each, why)
@@ -137,6 +139,21 @@ class Executor(Generic[M]):
         each.intent = await self.book.go_on(each.intent, partial(self._saving.losses, each.intent))
         self._saving.release(each.intent)
         return True
+
+    async def _extend(
+        self, each: Carried[M], intent: Preemption, until: Callable[[], Mapping[str, str]]
+    ) -> Preemption:
+        """Record to when deadlines are extended; return the record, unchanged where that fails."""
+        try:
+            each.intent = await self.book.note_extensions(intent, until)
+        except ApiError as failure:
+            log.warning(
+                "preemption %s: deadlines are not extended yet, the record cannot be written: %s",
+                each.name,
+                failure,
+            )
+            return intent
+        return each.intent
 
     async def _release(self, each: Carried[M], victims: Sequence[Victim]) -> Preemption | None:
         """Evict these, while others of the plan still save; return the record, None if they stay.

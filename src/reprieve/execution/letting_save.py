@@ -11,8 +11,9 @@ Source: the contract of notices in `docs/notice-reference.md`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from kubeworld.units.clock import Clock
@@ -38,6 +39,10 @@ class Depth(IntEnum):
 
 #: Evicts some victims of a plan; returns its record as it stands, None where they did not go yet.
 Release: TypeAlias = Callable[[Sequence[Victim]], Awaitable[Preemption | None]]
+
+
+#: Records to when deadlines are extended, by the uids of roots; returns the record as it stands.
+Extend: TypeAlias = Callable[[Preemption, Callable[[], Mapping[str, str]]], Awaitable[Preemption]]
 
 
 class Audience(Protocol):
@@ -69,15 +74,19 @@ class LettingSave:
         self._audience = audience
         self._clock = clock
 
-    async def wait(self, intent: Preemption, release: Release | None = None) -> str:
+    async def wait(self, intent: Preemption, extend: Extend, release: Release | None = None) -> str:
         """Return when a plan's victims may be evicted; the result states why they stay instead.
 
         `release` evicts victims that may go while others are waited for; without it nobody does.
+        `extend` records to when deadlines are extended.
         """
         notices, audience, turn = self._notices, self._audience, 0
         notices.begin(intent, audience.members, keeps=audience.keeps)
         while True:
             notices.follow(intent, audience.members)
+            if notices.wishes(intent):
+                intent = await extend(intent, partial(notices.wishes, intent))
+                notices.extend(intent)
             longest, kept = notices.waits(intent), notices.kept(intent)
             why = audience.keep(kept) if kept else ""
             ready = notices.ready_of(intent) if release is not None and longest else ()

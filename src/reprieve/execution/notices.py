@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import parse_instant
+from kubeworld.units.instants import Nanos, format_instant, instant_or_none, parse_instant
 from reprieve.api.reprieve import Preemption, Victim
 from reprieve.engine.lost_work import devices_of
 from reprieve.engine.notice.credit import NO_HISTORY, History
@@ -92,7 +92,8 @@ class Told:
     `speaks`: those of `pods` that said that they answer for all. `since`: when it was told, or
     taken over. `keeps`: it may say that it is needed; `kept`: it did. `word`: what a pod said last;
     `heard`: one said something; `unheard`: it ended at its deadline without a word.
-    `saved_at`: when all of them had saved. `history` of its lineage.
+    `saved_at`: when all of them had saved. `history` of its lineage. `wished`: to when it is
+    extended once that is recorded.
     """
 
     id: str
@@ -110,6 +111,7 @@ class Told:
     unheard: bool = False
     saved_at: int = 0
     history: History = NO_HISTORY
+    wished: int = 0
 
     @property
     def lineage(self) -> str:
@@ -251,6 +253,9 @@ class Notices:
         id = hashlib.sha256(f"{plan}/{unit}".encode()).hexdigest()[:32]
         deadline, until = parse_instant(said.deadline), parse_instant(said.extend_until)
         notice, known = Notice(deadline, until, frozenset()), intent.status.lost_after_save
+        said_before = [intent.status.extended.get(victim.root.uid, "") for victim in victims]
+        extended = max(instant_or_none(each) or 0 for each in said_before)
+        notice = notice.told_before(extended, self._now())
         if all(victim.root.uid in known for victim in victims):
             # A former process has heard that they saved, and was about to evict them.
             notice = notice.ended(min(self._now(), deadline - 1))
@@ -388,7 +393,35 @@ class Notices:
     def saving(self, told: Told, uid: str, expected: int = 0, word: Word = NO_WORD) -> None:
         """A pod of the unit reports that it saves."""
         self._hear(told, uid, word)
-        self._said(told, told.notice.saving(uid, self._now(), expected))
+        said = told.notice.saving(uid, self._now(), expected)
+        if said.extended and not told.notice.extended:
+            # Nobody is told of an extension before it is recorded, so that the next leader knows.
+            told.wished, said = said.extended, replace(said, extended=0)
+            self.waiters.wake(told.plan)
+        self._said(told, said)
+
+    def wishes(self, intent: Preemption) -> dict[str, str]:
+        """Return to when deadlines are to be extended, by the uids of roots."""
+        return {
+            victim.root.uid: format_instant(Nanos(told.wished))
+            for told in self._of_plan(intent)
+            if told.wished and told.notice.at(self._now()).waits
+            for victim in told.victims
+        }
+
+    def extend(self, intent: Preemption) -> None:
+        """Extend deadlines as the record of the plan states."""
+        for told in self._of_plan(intent):
+            recorded = [intent.status.extended.get(each.root.uid, "") for each in told.victims]
+            if told.wished and all(recorded):
+                until, told.wished = max(instant_or_none(each) or 0 for each in recorded), 0
+                self._said(told, told.notice.extended_to(until, self._now()))
+                self.waiters.wake(told.id)
+
+    async def settled(self, told: Told, nanoseconds: int) -> None:
+        """Return when the wish of a unit is recorded, or after so long."""
+        if told.wished:
+            await self.waiters.wait(told.id, nanoseconds)
 
     def saved(self, told: Told, uid: str, word: Word = NO_WORD) -> None:
         """A pod of the unit reports that it has saved."""

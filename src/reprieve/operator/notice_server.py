@@ -46,6 +46,7 @@ _MOST_REQUESTS: Final = 60  # of a pod in a minute
 _LONGEST_POLL: Final = 55
 _LONGEST: Final = 256  # letters of what is told to people
 _BODY_S: Final = 5.0
+_RECORDED: Final = 2 * SECOND  # how long an answer waits until an extension is recorded
 _BEARER: Final = "Bearer "
 _Body = TypeVar("_Body", bound=msgspec.Struct)
 
@@ -128,6 +129,7 @@ class NoticeDesk:
             self._notices.saved(found, uid, _for_people(word))
         else:
             self._notices.saving(found, uid, expected, _for_people(word))
+            await self._notices.settled(found, _RECORDED)
         return self._shown(found)
 
     async def saved(self, request: web.Request) -> Answer:

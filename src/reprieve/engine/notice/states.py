@@ -138,6 +138,24 @@ class Notice:
         """Return the notice of a deleted unit: nothing is left to be saved."""
         return self.at(now)._on(Happening.ALL_SAVED)
 
+    @property
+    def waits(self) -> bool:
+        """Whether the unit may still save."""
+        return self.state in _WAITS
+
+    def extended_to(self, until: int, now: int) -> Notice:
+        """Return the notice with its deadline extended, where it is not over."""
+        known = self.at(now)
+        return replace(known, extended=min(until, self.extend_until)) if known.waits else known
+
+    def told_before(self, extended: int, now: int) -> Notice:
+        """Return the notice as a new leader begins it; its predecessor extended it until then.
+
+        Nobody can have been told a later deadline than one `HEARTBEAT` from now.
+        """
+        until = min(extended, self.extend_until)
+        return self if until <= self.deadline else replace(self, extended=until, heard=now)
+
     def released(self) -> Notice:
         """Return the notice of a unit that is evicted now."""
         return self._on(Happening.RELEASE)

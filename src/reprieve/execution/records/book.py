@@ -18,7 +18,7 @@ Source: the design's "Intent log and executor", steps 2, 3 and 6, and "Recovery"
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -233,8 +233,24 @@ class Book:
             return intent
         return await self._with_losses(intent, lost, IntentPhase.NOTICED)
 
+    async def note_extensions(
+        self, intent: Preemption, until: Callable[[], Mapping[str, str]]
+    ) -> Preemption:
+        """Write to when deadlines are extended, while the plan waits; return its record.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        return await self._while_noticed(intent, lambda each: self.log.extend(each, until()))
+
     async def _with_losses(
         self, intent: Preemption, lost: Callable[[], Mapping[str, int]], phase: IntentPhase
+    ) -> Preemption:
+        return await self._while_noticed(intent, lambda each: self.log.go_on(each, lost(), phase))
+
+    async def _while_noticed(
+        self, intent: Preemption, write: Callable[[Preemption], Awaitable[Preemption]]
     ) -> Preemption:
         known: Preemption | None = intent
 
@@ -244,7 +260,7 @@ class Book:
             whole = replace(current, spec=intent.spec)
             # An answer may have been lost.
             waits = whole.status.phase is IntentPhase.NOTICED
-            return await self.log.go_on(whole, lost(), phase) if waits else whole
+            return await write(whole) if waits else whole
 
         return await retried(once, self._client.transport.pause, (*UNSETTLED, Conflict), soon=True)
 

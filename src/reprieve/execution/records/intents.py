@@ -192,6 +192,18 @@ class IntentLog:
         kept = dict(islice(known.items(), _MOST_SAVED))
         return await self._write(intent, phase=phase, lost_after_save=kept)
 
+    async def extend(self, intent: Preemption, until: Mapping[str, str]) -> Preemption:
+        """Write to when deadlines are extended, by the uids of roots.
+
+        Raises:
+            Deposed: the fence is closed.
+            Conflict: somebody else wrote the intent since it was read.
+        """
+        known = {**intent.status.extended, **until}
+        return await self._write(
+            intent, phase=IntentPhase.NOTICED, extended=dict(islice(known.items(), _MOST_SAVED))
+        )
+
     async def finish(
         self,
         intent: Preemption,
