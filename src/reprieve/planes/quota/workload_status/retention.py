@@ -6,6 +6,7 @@ Source: specification of the quota plane, section 1.6; the reference's retention
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import RESOURCE_IN_USE, Workload
@@ -18,11 +19,14 @@ from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import WORKLOADS
 from reprieve.planes.quota.workload_status.deadlines import deactivated_until, finished_until
+from reprieve.planes.quota.workload_status.steady_deadlines import SteadyDeadlines
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 
 __all__ = ["Retention"]
+
+_KEPT: Final = "Retention"
 
 
 class Retention:
@@ -34,19 +38,28 @@ class Retention:
         state: QuotaState,
         jobs: JobLookup,
         again: Callable[[str, Nanos], None],
+        deadlines: SteadyDeadlines,
     ) -> None:
+        self._deadlines = deadlines
         self._context = context
         self._state = state
         self._jobs = jobs
         self._again = again
+
+    def _waits(self, key: str, workload: Workload, until: Nanos) -> bool:
+        """Whether something is kept on, and looked at again when it no longer is."""
+        uid = workload.metadata.uid
+        if self._deadlines.passed(uid, _KEPT, until):
+            return False
+        self._again(key, self._deadlines.wall(uid, _KEPT, until))
+        return True
 
     async def keep_finished(self, key: str, workload: Workload) -> None:
         """Delete a finished Workload, once it was kept long enough."""
         until = finished_until(workload, self._context.options.after_finished_s)
         if until is None:
             return
-        if until > self._context.clock.wall():
-            self._again(key, until)
+        if self._waits(key, workload, until):
             return
         await self.let_go(key, workload)
         namespace, _, name = key.partition("/")
@@ -65,8 +78,7 @@ class Retention:
         found = None if until is None else self._jobs.owner_of(workload)
         if until is None or found is None:
             return
-        if until > self._context.clock.wall():
-            self._again(key, until)
+        if self._waits(key, workload, until):
             return
         kind, held = found
         jobs = JobWriter(self._context.full_client, self._context.fence)

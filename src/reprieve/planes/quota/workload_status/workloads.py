@@ -37,6 +37,7 @@ from reprieve.planes.quota.workload_status.deadlines import pods_ready_until, ru
 from reprieve.planes.quota.workload_status.following import followed
 from reprieve.planes.quota.workload_status.refusals import Refusals
 from reprieve.planes.quota.workload_status.retention import Retention
+from reprieve.planes.quota.workload_status.steady_deadlines import SteadyDeadlines
 from reprieve.planes.quota.workload_status.transitions import (
     DEACTIVATED,
     DEACTIVATED_MESSAGE,
@@ -83,7 +84,8 @@ class WorkloadReconciler:
         self._writer = writer
         self._jobs = jobs
         self._again = again
-        self._retention = Retention(context, state, jobs, again)
+        self._deadlines = SteadyDeadlines(context.clock)
+        self._retention = Retention(context, state, jobs, again, self._deadlines)
         # The ClusterQueues that cannot admit, of the configuration that they were found in.
         self._inactive: tuple[Configuration | None, Collection[str]] = (None, ())
 
@@ -167,22 +169,22 @@ class WorkloadReconciler:
             return
         if await self._follow_stop(key, workload):
             return
-        now = self._context.clock.wall()
+        uid, passed = workload.metadata.uid, self._deadlines.passed
         waits = pods_ready_until(workload, self._context.options.pods_ready)
-        if waits is not None and waits[1] <= now:
+        if waits is not None and passed(uid, *waits):
             await self._give_up(key, workload, waits[0])
             return
         until = runs_until(workload)
-        if until is not None and until <= now:
+        if until is not None and passed(uid, _TOO_LONG[0], until):
             await self._ask(key, workload, *_TOO_LONG)
             most = workload.spec.maximum_execution_time_seconds
             self._announce(
                 workload, "Warning", _TOO_LONG[0], f"The maximum execution time ({most}s) exceeded"
             )
             return
-        for instant in (waits[1] if waits is not None else None, until):
+        for kind, instant in (waits or ("", None), (_TOO_LONG[0], until)):
             if instant is not None:
-                self._again(key, instant)
+                self._again(key, self._deadlines.wall(uid, kind, instant))
 
     async def _follow_stop(self, key: str, workload: Workload) -> bool:
         """Release the quota where the queues are stopped; return whether it was."""
