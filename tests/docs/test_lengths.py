@@ -11,11 +11,6 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 #: Pages in which one looks something up, whose length is that of their subject.
 LOOKED_UP = ("spec/", "reference/", "filters.md")
-#: Pages that are still longer than a page is to be, with their number of words.
-LONG: dict[str, int] = {
-    "limits/scheduling.md": 1700,
-    "quota/beyond-kueue.md": 1250,
-}
 
 
 def words(text: str) -> int:
@@ -44,8 +39,7 @@ def test_a_page_of_the_site_has_at_most_1200_words_besides_tables_and_code() -> 
         if not name.startswith(LOOKED_UP)
     }
     assert len(found) > 100
-    assert {name: n for name, n in found.items() if n > LONG.get(name, 1200)} == {}
-    assert [name for name in LONG if found.get(name, 0) <= 1200] == [], "remove these from LONG"
+    assert {name: n for name, n in found.items() if n > 1200} == {}
 
 
 def test_the_changelog_of_a_release_has_at_most_eighty_lines() -> None:
