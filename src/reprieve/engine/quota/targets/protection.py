@@ -41,8 +41,8 @@ _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
         Rule.CYCLE: "that it took turns with",
         Rule.WITHOUT_GAIN: "that it took turns with",
         Rule.REPEATED: "that were displaced again and again",
-        Rule.CRASH_LOOP: "from which it is held, since it fails again and again after others made "
-        "way for it",
+        Rule.CRASH_LOOP: "from which it is held, since it fails again and again after others were "
+        "preempted for it",
         Rule.REFUSED: "whose eviction was refused",
         Rule.HARM_BUDGET: "whose harm budget is used up",
         Rule.KEPT: "whose users keep them",
