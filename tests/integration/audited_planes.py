@@ -98,8 +98,10 @@ async def decided(
     folder: Path,
     nodes: Sequence[NodeSpec],
     quotas: Mapping[str, int] = QUOTAS,
+    *,
+    operators: int = 1,
 ) -> AsyncIterator[tuple[Stage, Client, OperatorProcesses]]:
-    """Start an operator of three planes; what is asserted fails with the end of its log."""
+    """Start operators of three planes; what is asserted fails with the end of their log."""
     given = (plane, folder, nodes, *THREE_PLANES)
     async with on_plane(*given, kueue=True, ready="quota plane runs") as stage:
         connection = await load_connection(str(folder / "kubeconfig"))
@@ -109,7 +111,7 @@ async def decided(
             "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "2s",
             "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
         }
-        operator = stage.launch(environment, 1)
+        operator = stage.launch(environment, operators)
         await operator.start()
         try:
             await prepared(client, quotas)

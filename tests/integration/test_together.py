@@ -7,36 +7,31 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kubeworld.units.clock import SystemClock
 from reprieve.api.reprieve import Preemption
-from reprieve.kube.client import Client, connect
-from reprieve.kube.credentials import load_connection
+from reprieve.kube.client import Client
 from reprieve.kube.resource import LEASES, PREEMPTIONS
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.integration.audited_planes import (
     PATIENCE_S,
-    THREE_PLANES,
     audited_plane,
     create,
     decided,
     evictions,
     idle_for,
-    prepared,
     runs,
     until,
     use,
 )
 from tests.integration.control_plane import Binaries, ControlPlane
-from tests.integration.group_plane import on_plane
-from tests.integration.site import ENVIRONMENT
 from tests.together.site import deployment, job, node
-from tests.together.stories import STORIES
+from tests.together.stories import STORIES, Unit
 
 
 @pytest.fixture
@@ -122,39 +117,68 @@ async def test_a_new_leader_goes_on_with_a_demand_between_its_stages(
     audited: ControlPlane, tmp_path: Path
 ) -> None:
     """The leader is killed as soon as its quota plane has recorded whom it evicts."""
-    given = (audited, tmp_path, (node("n0"),), *THREE_PLANES)
-    async with on_plane(*given, kueue=True, ready="quota plane runs") as stage:
-        connection = await load_connection(str(tmp_path / "kubeconfig"))
-        client = connect(connection, SystemClock(), field_manager="tests")
-        environment = {**ENVIRONMENT, "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE}
-        operator = stage.launch(environment, 2)
-        await operator.start()
-        try:
-            await prepared(client)
-            notebook = job("notebook", "b", priority="high")
-            for unit in (job("sweep", "b", queued=True), notebook):
-                await create(client, stage, unit)
-            await until("both run", lambda: runs(client, "sweep", "notebook"))
-            use(stage, notebook, 0.0)
-            await operator.until_said("Active -> Idle", PATIENCE_S)
-            await create(client, stage, job("wanted", "a", priority="high", queued=True))
-            await until("a record", lambda: _recorded(client))
-            os.kill(await _leader(client, operator.pids), signal.SIGKILL)
-            await until("it runs", lambda: runs(client, "wanted"))
-            await until("its record is closed", lambda: _closed(client))
-            records = (await client.list(PREEMPTIONS, Preemption)).items
-            said = [[stage.plane for stage in each.spec.stages] for each in records]
-            evicted = {name for _, _, name in _evicted(tmp_path)}
-            assert (evicted, said) == ({"sweep"}, [["quota", "scheduling"]])
-        except AssertionError as failure:
-            raise AssertionError("\n".join([str(failure), *operator.tail(60)])) from None
-        finally:
-            await operator.stop()
-            await client.close()
+    async with decided(audited, tmp_path, (node("n0"),), operators=2) as (stage, client, operator):
+        notebook = job("notebook", "b", priority="high")
+        for unit in (job("sweep", "b", queued=True), notebook):
+            await create(client, stage, unit)
+        await until("both run", lambda: runs(client, "sweep", "notebook"))
+        use(stage, notebook, 0.0)
+        await operator.until_said("Active -> Idle", PATIENCE_S)
+        await create(client, stage, job("wanted", "a", priority="high", queued=True))
+        await until("a record", lambda: _recorded(client))
+        os.kill(await _leader(client, operator.pids), signal.SIGKILL)
+        await until("it runs", lambda: runs(client, "wanted"))
+        await until("its record is closed", lambda: _closed(client))
+        records = (await client.list(PREEMPTIONS, Preemption)).items
+        said = [[stage.plane for stage in each.spec.stages] for each in records]
+        evicted = {name for _, _, name in _evicted(tmp_path)}
+        assert (evicted, said) == ({"sweep"}, [["quota", "scheduling"]])
 
 
-async def _recorded(client: Client) -> bool:
-    return bool((await client.list(PREEMPTIONS, Preemption)).items)
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["recorded", "evicted", "recorded again", "all evicted"])
+@pytest.mark.parametrize(
+    ("gpus", "idle", "stays"),
+    [
+        (6, 4, job("stays", "b", gpus=2, priority="high", opted=False)),
+        (4, 1, job("stays", "b", opted=False)),
+    ],
+    ids=["neither is enough", "priority is enough"],
+)
+async def test_a_new_leader_evicts_the_rest_of_a_mixture_and_nobody_twice(
+    audited: ControlPlane, tmp_path: Path, moment: str, gpus: int, idle: int, stays: Unit
+) -> None:
+    """The leader is killed between the two planes of one demand; counted by the audit log."""
+    moments = {
+        "recorded": lambda: _recorded(client),
+        "evicted": lambda: _gone(tmp_path, 1),
+        "recorded again": lambda: _recorded(client, 2),
+        "all evicted": lambda: _gone(tmp_path, 2),
+    }
+    given = (audited, tmp_path, (node("n0"),), {"a": 8, "b": 0})
+    async with decided(*given, operators=2) as (stage, client, operator):
+        ann = job("ann", "b", gpus=idle, priority="high")
+        for unit in (ann, job("tim", "b", gpus=2, opted=False), stays):
+            await create(client, stage, unit)
+        await until("all run", lambda: runs(client, "ann", "tim", "stays"))
+        use(stage, ann, 0.0)
+        await operator.until_said("Active -> Idle", PATIENCE_S)
+        await until("the grace is over", lambda: idle_for(client, 6))
+        await create(client, stage, job("wanted", "a", gpus=gpus, priority="high"))
+        await until(moment, moments[moment])
+        os.kill(await _leader(client, operator.pids), signal.SIGKILL)
+        await until("it runs", lambda: runs(client, "wanted"))
+        await until("its records are closed", lambda: _closed(client))
+        gone = Counter(each[2].partition("-")[0] for each in evictions(tmp_path))
+        assert gone == {"ann": 1, "tim": 1}
+
+
+async def _recorded(client: Client, records: int = 1) -> bool:
+    return len((await client.list(PREEMPTIONS, Preemption)).items) >= records
+
+
+async def _gone(folder: Path, units: int) -> bool:
+    return len(_evicted(folder)) >= units
 
 
 async def _closed(client: Client) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.together.site import deployment, gang, job
 
-__all__ = ["STORIES", "Story"]
+__all__ = ["STORIES", "Story", "Unit"]
 
 Unit = list[dict[str, Any]]
 
