@@ -60,6 +60,17 @@ def test_a_unit_is_put_off_for_five_seconds_while_nothing_is_decided() -> None:
     assert deferrals.of([UNIT]).put_off == frozenset()
 
 
+def test_a_unit_of_which_nothing_is_known_yet_is_asked_about_once_more_within_a_second() -> None:
+    """Its root has not opted in perhaps, and then nobody would wake it before the five seconds."""
+    deferrals, idle, hand = _made()
+    early = deferrals.of([UNIT]).until[UNIT]
+    assert 0 < early < SECOND
+    hand.now = early
+    assert deferrals.of([UNIT]).until == {UNIT: 5 * SECOND}
+    idle.says = Verdict.NOT_ASKED
+    assert deferrals.of([UNIT]).put_off == frozenset()
+
+
 def test_an_answer_ends_the_wait_and_the_next_question_has_a_wait_of_its_own() -> None:
     deferrals, idle, hand = _made()
     deferrals.of([UNIT])

@@ -1,8 +1,10 @@
 """What the scheduling plane answers to the idle plane of its process, and when it waits for it.
 
 1. Preemption for a unit whose demand the idle plane has not decided about, or evicts for, is *put
-   off*: for a few seconds while nothing is decided, for a minute at most while the idle plane
-   starts, and for as long as an open intent serves it, also one of a plane of another process.
+   off*: for a few seconds while nothing is decided, with a second question early on, since the root
+   of a new pod is known a moment later and may not have opted in; for a minute at most while the
+   idle plane starts, and for as long as an open intent serves it, also one of a plane of another
+   process.
 2. A unit that has a node once pods that end already are gone is *patient*: nobody is evicted for
    it, for a minute at most.
 3. What the idle plane found is confirmed: with its victims gone, and with what ends already, all
@@ -23,7 +25,7 @@ from itertools import islice
 from typing import Final
 
 from kubeworld.units.clock import Clock
-from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.demands import Rejection
@@ -50,6 +52,7 @@ from reprieve.units.ids import Uid
 __all__ = ["Deferrals", "SchedulingJoint"]
 
 _UNDECIDED_FOR: Final = 5 * SECOND
+_ASKED_AGAIN: Final = 250 * MILLISECOND  # whether the root of a pod is known by now
 _PATIENT_FOR: Final = MINUTE
 _LOOKED_AGAIN: Final = 2 * SECOND  # whether another process still evicts
 _REMEMBERED: Final = 20_000
@@ -119,7 +122,8 @@ class Deferrals:
                 since = _since(self._undecided, unit.name, now)
                 if now - since < _UNDECIDED_FOR:
                     put_off.add(unit)
-                    until[unit] = since + _UNDECIDED_FOR
+                    again = now - since < _ASKED_AGAIN
+                    until[unit] = since + (_ASKED_AGAIN if again else _UNDECIDED_FOR)
                 continue
             self._undecided.pop(unit.name, None)
             if verdict is Verdict.HELPED:
