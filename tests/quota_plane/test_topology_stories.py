@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from reprieve.api.kueue import RESOURCE_IN_USE
-from reprieve.engine.quota.model import Settings
+from reprieve.engine.quota.model import Gates, Settings
+from reprieve.engine.topology.model import TopologyGates
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.resource import NODES
@@ -305,3 +306,44 @@ async def test_a_rack_of_two_flavors_is_given_away_once(tmp_path: Path) -> None:
         await cluster.client.delete(JOBS, NAMESPACE, "first", propagation=Propagation.BACKGROUND)
         await until_on(cluster, second="aaaabbbb", small="cccc")
         assert await evictions(cluster) == set()
+
+
+@pytest.mark.parametrize("gate", [True, False])
+async def test_written_assignments_have_slices_by_prefix_unless_the_gate_is_off(
+    tmp_path: Path, gate: bool
+) -> None:
+    """At the admission, and when a node is replaced."""
+    pools = ("north-of-the-river-in-hall-seven", "south-of-the-river-in-hall-nine")
+    nodes = {f"{pool}-{number}": "r1" for pool in pools for number in range(4)}
+    gates = Gates(topology=TopologyGates(encode_by_prefix=gate))
+    async with gated_site(
+        tmp_path,
+        *queues(),
+        kinds=(ROWS["Job"],),
+        nodes=racks(**nodes),
+        options={"settings": Settings(gates=gates)},
+    ) as cluster:
+        await cluster.create(asking("gang", 7, cpu="4"))
+
+        async def runs() -> bool:
+            found = await hosts(cluster, "gang")
+            return len(found) == 7 and all(found)
+
+        await cluster.until("the gang runs", runs)
+        assert await slices(cluster, "gang") == (2 if gate else 1)
+        lost, *rest = await hosts(cluster, "gang")
+        (spare,) = {*nodes} - {lost, *rest}
+        await lose(cluster, lost)
+
+        async def moved() -> bool:
+            return await hosts(cluster, "gang") == sorted([*rest, spare])
+
+        await cluster.until("its lost pod is on the other node", moved)
+        assert await slices(cluster, "gang") == (2 if gate else 1)
+
+
+async def slices(cluster: Site, name: str) -> int:
+    """Return how many slices the assignment of a job's Workload is written in."""
+    found = (await cluster.workloads())[name]
+    (assigned,) = found["status"]["admission"]["podSetAssignments"]
+    return len(assigned["topologyAssignment"]["slices"])
