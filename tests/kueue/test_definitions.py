@@ -12,6 +12,7 @@ import yaml
 
 from kubelocal.tests.server.builders import Client
 from reprieve.api.crds import KUEUE_NAMES, kueue_crds, load
+from reprieve.api.kueue import API_VERSION, OLD_API_VERSION
 from tests.kueue.objects import (
     API,
     Json,
@@ -289,6 +290,46 @@ async def test_a_flavor_keeps_its_topology(client: Client) -> None:
     await client.create(path, bare)
     message = await update_refusal(client, f"{path}/racks", {"spec": {"topologyName": "rows"}})
     assert "topologyName is immutable when topologyName is set" in message
+
+
+HOST = "kubernetes.io/hostname"
+
+
+@pytest.mark.parametrize(
+    ("levels", "told"),
+    [
+        (("block", "rack", "block"), "must be unique"),
+        ((HOST, "rack"), "the kubernetes.io/hostname label can only be used at the lowest level"),
+        ((), "spec.levels"),
+        (("no label",), "spec.levels[0].nodeLabel"),
+        (tuple(f"level-{number}" for number in range(17)), "spec.levels"),
+    ],
+)
+@pytest.mark.parametrize("version", [API_VERSION, OLD_API_VERSION])
+async def test_levels_of_a_topology_are_labels_and_hosts_the_lowest(
+    client: Client, version: str, levels: tuple[str, ...], told: str
+) -> None:
+    path = f"/apis/{version}/topologies"
+    made = {**topology(*levels), "apiVersion": version}
+    assert told in await refusal(client, path, made)
+
+
+async def test_levels_change_only_where_hosts_are_the_lowest_before_and_after(
+    client: Client,
+) -> None:
+    path = f"{API}/topologies"
+    why = "levels are mutable only when kubernetes.io/hostname is the lowest level both before and"
+    await client.create(path, topology("rack", HOST, name="hosts"))
+    await client.create(path, topology("block", "rack", name="racks"))
+    for name, levels in (("hosts", ("rack",)), ("racks", ("block", "rack", HOST))):
+        spec = topology(*levels)["spec"]
+        assert why in await update_refusal(client, f"{path}/{name}", {"spec": spec})
+    changed = {"spec": topology("block", "rack", HOST)["spec"]}
+    await client.merge(f"{path}/hosts", changed)
+
+
+def topology(*levels: str, name: str = "t") -> Json:
+    return kueue_object("Topology", name, {"levels": [{"nodeLabel": each} for each in levels]})
 
 
 async def test_kubectl_shows_the_columns_of_the_reference(client: Client) -> None:

@@ -114,6 +114,22 @@ def test_a_name_of_a_group_without_a_level_forms_none() -> None:
     assert [*group_errors([Template("spec", {GROUP: "g"}, 3)])] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "notes"),
+    [
+        (SLICE_SIZE, {SLICE_LEVEL: RACK, SLICE_SIZE: "2"}),
+        (CONSTRAINTS, {CONSTRAINTS: '[{"topology": "a", "size": 2}]'}),
+    ],
+)
+def test_no_pod_is_left_without_a_slice(name: str, notes: dict[str, str]) -> None:
+    assert [*topology_errors(Template(AT, notes, 8))] == []
+    (told,) = topology_errors(Template(AT, notes, 9))
+    assert told.startswith(f"{AT}[{name}]: ")
+    assert told.endswith(": must evenly divide pod set count 9")
+    # Pods of a group may be of several shapes, each with slices of its own.
+    assert [*topology_errors(Template(AT, notes, 9, alone=False))] == []
+
+
 def test_the_number_of_pods_is_looked_at_last() -> None:
     layers = '[{"topology": "a", "size": 16}]'
     told = f"{AT}[{CONSTRAINTS}]: Invalid value: 16: must not be greater than pod set count 8"

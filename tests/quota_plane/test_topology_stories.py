@@ -308,6 +308,48 @@ async def test_a_rack_of_two_flavors_is_given_away_once(tmp_path: Path) -> None:
         assert await evictions(cluster) == set()
 
 
+async def test_pods_that_wait_for_a_failed_node_are_ended_and_made_again_for_another(
+    tmp_path: Path,
+) -> None:
+    """Nobody binds pods here: they have a node by their selector, and none of them runs."""
+    nodes = {"a": "r1", "b": "r1", "c": "r1"}
+    gang = asking("gang", 8)
+    gang["spec"]["template"]["spec"]["schedulerName"] = "nobody"
+    async with plane(tmp_path, *queues(), nodes=nodes) as cluster:
+        await cluster.create(gang)
+        await until_pinned(cluster, "aaaabbbb")
+        stay = {pod["metadata"]["uid"] for pod in await cluster.pods_of("gang") if at(pod) == "a"}
+        await cluster.client.delete(NODES, "", "b")
+        await until_pinned(cluster, "aaaacccc")
+        left = {pod["metadata"]["uid"] for pod in await cluster.pods_of("gang") if at(pod) == "a"}
+        assert left == stay and len(stay) == 4
+        ended = [each for each in await cluster.events() if each[3] == "PodTerminatedByKueue"]
+        why = "Pod terminated by Kueue NodeController due to node taint"
+        assert len(ended) == 4
+        assert {(kind, level, text) for kind, _, level, _, text in ended} == {
+            ("Pod", "Normal", why)
+        }
+        assert await evictions(cluster) == set()
+        assert (await cluster.job("gang"))["status"].get("failed", 0) == 0
+
+
+def at(pod: Object) -> str:
+    """Return the host that a pod selects, empty while it is gated."""
+    host: str = pod["spec"].get("nodeSelector", {}).get(HOST, "")
+    return host
+
+
+async def until_pinned(cluster: Site, nodes: str) -> None:
+    """Wait until the gang's pods that stay select exactly these hosts, one letter a pod."""
+
+    async def pinned() -> bool:
+        found = await cluster.pods_of("gang")
+        stay = [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
+        return "".join(sorted(map(at, stay))) == nodes
+
+    await cluster.until(f"pods wait for {nodes}", pinned)
+
+
 @pytest.mark.parametrize("gate", [True, False])
 async def test_written_assignments_have_slices_by_prefix_unless_the_gate_is_off(
     tmp_path: Path, gate: bool

@@ -35,12 +35,14 @@ _MOST_LAYERS: Final = 3
 class Template:
     """A pod template: the path of its annotations, what they state, and how many pods it is of.
 
-    `count` None: that is not known where the template stands.
+    `count` None: that is not known where the template stands. `alone`: the pods of this template
+    are all that `count` counts, and not those of other shapes as well.
     """
 
     path: str
     annotations: Mapping[str, str]
     count: int | None
+    alone: bool = True
 
     def at(self, name: str) -> str:
         """Return the path of an annotation."""
@@ -61,7 +63,7 @@ def topology_errors(template: Template, *, layered: bool = True) -> Iterator[str
     """
     found = [*_errors(template, layered)]
     # As in the reference, which looks at the number of pods last.
-    yield from found or _too_many(template)
+    yield from found or _against_count(template)
 
 
 def _errors(template: Template, layered: bool) -> Iterator[str]:
@@ -102,19 +104,28 @@ def _slice_errors(template: Template) -> Iterator[str]:
         yield wrong.required(at, f"must be set when '{SLICE_LEVEL}' is specified")
 
 
-def _too_many(template: Template) -> Iterator[str]:
-    """Yield which slices are larger than the pod set."""
+def _against_count(template: Template) -> Iterator[str]:
+    """Yield which slices are larger than the pod set, or leave pods without a slice.
+
+    Unlike in the reference, where the pods of an incomplete slice wait for ever.
+    """
     notes, count = template.annotations, template.count
     if count is None:
         return
-    why = f"must not be greater than pod set count {count}"
+    sizes: list[tuple[str, int, object]] = []
     size = integer_or_none(notes.get(SLICE_SIZE, ""), *_INT32)
-    if size is not None and size > count:
-        yield wrong.invalid(template.at(SLICE_SIZE), notes[SLICE_SIZE], why)
+    if size is not None:
+        sizes.append((SLICE_SIZE, size, notes[SLICE_SIZE]))
     if CONSTRAINTS in notes:
         first = read_json(notes[CONSTRAINTS])[0]["size"]
-        if first > count:
-            yield wrong.invalid(template.at(CONSTRAINTS), first, why)
+        sizes.append((CONSTRAINTS, first, first))
+    for name, size, shown in sizes:
+        if size > count:
+            why = f"must not be greater than pod set count {count}"
+            yield wrong.invalid(template.at(name), shown, why)
+        elif template.alone and count % size:
+            why = f"must evenly divide pod set count {count}"
+            yield wrong.invalid(template.at(name), shown, why)
 
 
 def _layer_errors(template: Template) -> Iterator[str]:

@@ -100,7 +100,7 @@ def pod_validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
             yield from pod_errors(pod)
             count = (total_of(pod) or None) if group_of(pod) else 1
             notes = asked_of_topology(annotations_of(pod))
-            template = Template("metadata.annotations", notes, count)
+            template = Template("metadata.annotations", notes, count, alone=False)
             yield from topology_errors(template, layered=rules.layered_slices)
             return
         suspension = Suspension(is_suspended(kind, old), is_suspended(kind, pod))
