@@ -5,8 +5,11 @@
    first, its top label compared before the others, and the key last.
 2. One responder is active at a time. It has had its turn when it has set `completionTime`, and is
    interrupted when 20 minutes have passed since its last heartbeat, or since its start.
-3. Where nobody requests the eviction any more, whoever has not had his turn is canceled.
-4. A pod that has ended or is gone is evicted: nobody's turn changes any more.
+3. Where nobody requests the eviction any more, the active responder is canceled.
+4. A pod that has ended or is gone is evicted: an active responder that has not reported its end is
+   interrupted, but for the one that calls the subresource.
+5. Who was never active stays inactive. An Eviction that has ended changes no more; a new request
+   needs another one.
 
 Pure. Source: KEP-4563 and the types of Kubernetes 1.37, which has no such controller yet.
 """
@@ -17,7 +20,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubeworld.objects.conditions import set_condition
+from kubeworld.objects.conditions import condition, set_condition
 from kubeworld.objects.pods import is_over
 from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos, format_instant, parse_instant
@@ -62,19 +65,20 @@ def eviction_status(
     status["observedGeneration"] = eviction["metadata"].get("generation", 1)
     known = {each["name"]: "Withdrawn" for each in status.get("requesters") or ()} | dict(intents)
     status["requesters"] = [{"name": name, "intent": known[name]} for name in sorted(known)]
+    if any(_is_true(eviction, kind) for kind in ("TargetEvicted", "Failed")):
+        return status, None
     if pod is not None and not status.get("targetResponders"):
         turns = responders_of(pod)
         status["targetResponders"] = [{**each, "state": "Inactive"} for each in turns]
         status["responders"] = [{"name": each["name"]} for each in turns]
     if pod is None or is_over(pod):
+        _end_turn(status, "Interrupted", now)
         reason = "PodDeleted" if pod is None else "PodTerminal"
         _conclude(status, (True, reason), (False, "Succeeded"), now)
         return status, None
     waits = ("Active", "Inactive")
     if "Eviction" not in known.values():
-        for turn in status["targetResponders"]:
-            if turn["state"] in waits:
-                turn["state"] = "Canceled"
+        _end_turn(status, "Canceled", now)
         reason = "CanceledDueToNoRequesters"
         _conclude(status, (False, reason), (True, reason), now)
         return status, None
@@ -84,6 +88,22 @@ def eviction_status(
     else:
         _conclude(status, (False, "EvictionFailed"), (True, "NoFurtherResponder"), now)
     return status, again
+
+
+def _end_turn(status: dict[str, Any], state: str, now: Nanos) -> None:
+    """Put the active responder into a final state."""
+    said = {each["name"]: each for each in status.get("responders") or ()}
+    for turn in status.get("targetResponders") or ():
+        if turn["state"] == "Active":
+            mine = said[turn["name"]]
+            if turn["name"] == EVICTOR and state == "Interrupted":
+                mine["completionTime"] = format_instant(now)
+            turn["state"] = "Completed" if mine.get("completionTime") else state
+
+
+def _is_true(obj: Object, kind: str) -> bool:
+    found = condition(obj, kind)
+    return found is not None and found["status"] == "True"
 
 
 def _next_turn(status: dict[str, Any], now: Nanos) -> int | None:

@@ -77,6 +77,20 @@ def eviction_update(new: Object, old: Object) -> Iterator[Cause]:
                 turn["state"],
                 f"must be one of: {was['state']}, because final state is immutable",
             )
+    ended = any(
+        each.get("type") in ("TargetEvicted", "Failed") and each.get("status") == "True"
+        for each in after.get("conditions") or ()
+    )
+    for index, turn in enumerate(after.get("targetResponders") or ()):
+        was, here = turns.get(turn["name"]), f"status.targetResponders[{index}].state"
+        before_ = was["state"] if was is not None else ""
+        allowed = {"Active": _FINAL, "Inactive": ("Inactive",)}.get(before_, (turn["state"],))
+        if ended and turn["state"] not in allowed:
+            text = "because the eviction request has finished processing"
+            yield causes.bad(here, turn["state"], f"must be one of: {', '.join(allowed)}, {text}")
+        elif not ended and before_ == "Active" and turn["state"] == "Canceled":
+            text = "must stay Active because the responder is in progress"
+            yield causes.forbidden(here, text)
     active = {each["name"] for each in after.get("targetResponders") or () if _acts(each, turns)}
     known = {each["name"]: each for each in before.get("responders") or ()}
     for index, report in enumerate(after.get("responders") or ()):
