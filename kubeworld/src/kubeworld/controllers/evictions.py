@@ -91,7 +91,7 @@ def eviction_status(
 
 
 def _end_turn(status: dict[str, Any], state: str, now: Nanos) -> None:
-    """Put the active responder into a final state."""
+    """Set a final state for the active responder."""
     said = {each["name"]: each for each in status.get("responders") or ()}
     for turn in status.get("targetResponders") or ():
         if turn["state"] == "Active":
