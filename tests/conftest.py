@@ -48,6 +48,7 @@ THOROUGH: Final = (
     "tests/scenarios/test_scenarios.py",
     "tests/scenarios/test_up.py",
     "tests/scheduling/test_notice_handler.py",
+    "tests/scheduling/test_notice_on_shared_nodes.py",
     "tests/scheduling/test_requested_evictions.py",
     "tests/scheduling/test_walkthrough.py",
     "tests/scheduling/test_watchdog.py",
