@@ -133,7 +133,7 @@ def test_an_option_takes_six_files(tree: Path) -> None:
     assert len(OPTION) <= 6
     edit(tree, OPTION)
     run(tree, "-m", "tests.docs.generated")
-    assert "everySecondDomain" in (tree / "docs" / "scheduling.md").read_text()
+    assert "everySecondDomain" in (tree / "docs" / "scheduling" / "options.md").read_text()
     assert "everySecondDomain: false" in (tree / "charts/reprieve/values.yaml").read_text()
     assert (
         shown(
@@ -176,7 +176,7 @@ def test_a_kind_of_job_takes_four_files(tree: Path) -> None:
     manifests = tree / "tests" / "quota_plane" / "kinds.yaml"
     manifests.write_text(manifests.read_text(encoding="utf-8").rstrip() + "\n" + MANIFEST)
     run(tree, "-m", "tests.docs.generated")
-    assert "ChainerJob" in (tree / "docs" / "quota.md").read_text()
+    assert "ChainerJob" in (tree / "docs" / "quota" / "job-kinds.md").read_text()
     check(tree, "tests/kubeworld/test_one_world.py", chosen=["-k", "ChainerJob or every_kind"])
     # All of them: one cluster plays the stories, and those that are not awaited are cut off.
     check(tree, "tests/quota_plane/test_kinds.py")

@@ -1,4 +1,4 @@
-"""Every command of `docs/quota.md` answers its question, on the scenario that the document uses.
+"""Every command of `docs/quota/troubleshooting.md` answers its question, on the page's scenario.
 
 They are typed into a shell while the first victim of the scenario is still ending.
 """
@@ -23,7 +23,7 @@ from reprieve.scenarios.result import Outcome
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.steps import Apply, Sleep, Step, WaitPreempted
 from tests.docs.shell import PATIENCE_S, Shell
-from tests.docs.tables import topic
+from tests.docs.tables import DOCS, topic
 
 TEXT = topic("quota")
 SCENARIO = packaged("quota")
@@ -65,10 +65,10 @@ BROKEN = {
 
 
 def commands() -> dict[str, list[str]]:
-    """Return the commands of the section's console blocks by question."""
-    section = re.split(r"^## ", TEXT.partition("## Troubleshooting\n")[2], flags=re.MULTILINE)[0]
+    """Return the commands of the page's console blocks by question."""
+    page = (DOCS / "quota" / "troubleshooting.md").read_text(encoding="utf-8")
     found = {}
-    for part in re.split(r"^### ", section, flags=re.MULTILINE)[1:]:
+    for part in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
         question, _, body = part.partition("\n")
         lines = [line.removeprefix("$ ") for line in body.splitlines() if line.startswith("$ ")]
         found[question] = lines
