@@ -6,6 +6,7 @@ room, and none of the idle work could stay. Where priority alone is enough less 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -149,6 +150,10 @@ def test_both_go_instead_of_priority_alone_where_fewer_devices_are_evicted(group
         gone |= {uid.removeprefix("pod-") for uid in found.pods}
         assert fits_without(nodes, held, gone, wanted), said
         assert sum(e.gpus for e in held if e.name in gone) == known.both, said
+        # Asked about these alone, as before they are evicted, the answer is the same.
+        named = [each if each.idle in found.idle else replace(each, idle="") for each in held]
+        again, _, _ = answer(nodes, named, wanted, grouped=grouped, policy=BEST)
+        assert again is not None and again.idle == found.idle, said
     assert mixed >= 15 and nobody >= 30, "too few of the drawn clusters want both"
 
 
