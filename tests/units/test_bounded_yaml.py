@@ -82,3 +82,19 @@ def test_no_other_module_reads_yaml_by_a_loader_of_its_own() -> None:
                 if named or text:
                     found.append(f"{file.relative_to(root)}:{node.lineno}")
     assert found == []
+
+
+@pytest.mark.parametrize("beside", ["", "b: &b 1\n"], ids=["alone", "with an anchor"])
+@pytest.mark.parametrize("opened", ["[", "{a: ", "- ", "? "])
+def test_what_is_nested_too_deeply_is_refused_before_it_is_read(opened: str, beside: str) -> None:
+    closed = {"[": "]", "{a: ": "}"}.get(opened, "")
+    line = "" if closed else "\n  "
+    for read in (read_yaml, lambda text: list(read_yaml_all(text))):
+        with pytest.raises(yaml.YAMLError, match="nested more than 500 deep"):
+            read(f"{beside}a: {line}{opened * 200_000}1{closed * 200_000}")
+
+
+def test_what_is_nested_as_manifests_are_is_read() -> None:
+    text = "\n".join(f"{' ' * depth}a:" for depth in range(100)) + " [[[1]]]"
+    assert read_yaml(text) == read_yaml(text.encode())
+    assert len(list(read_yaml_all(f"{text}\n---\n{text}"))) == 2

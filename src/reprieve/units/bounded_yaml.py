@@ -1,4 +1,8 @@
-"""YAML whose aliases stand for no more than a reader can hold: all YAML of ours is read here."""
+"""YAML whose aliases stand for no more than a reader can hold: all YAML of ours is read here.
+
+A reader in C ends the process where a document is nested a hundred thousand deep. So the depth of a
+text that could be nested deeply is counted on its events first, which need no stack.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from yaml.composer import ComposerError
 
 from kubeworld.units.aliases import MOST_NODES, Bounded
 
-__all__ = ["MOST_NODES", "BoundedLoader", "FastLoader", "read_yaml", "read_yaml_all"]
+__all__ = ["MOST_NESTED", "MOST_NODES", "BoundedLoader", "FastLoader", "read_yaml", "read_yaml_all"]
 
 
 class BoundedLoader(Bounded, yaml.SafeLoader):
@@ -25,6 +29,8 @@ class FastLoader(Bounded, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # typ
     error = ComposerError
 
 
+#: Mappings and lists in one another.
+MOST_NESTED: Final = 500
 _UNCHECKED: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -32,8 +38,9 @@ def read_yaml(text: str | bytes) -> Any:
     """Return the one document of a text.
 
     Raises:
-        yaml.YAMLError: it is none, or its aliases stand for too much.
+        yaml.YAMLError: it is none, is nested too deeply, or its aliases stand for too much.
     """
+    _check_depth(text)
     return yaml.load(text, Loader=_loader(text))
 
 
@@ -43,6 +50,7 @@ def read_yaml_all(text: str | bytes) -> Iterator[Any]:
     Raises:
         yaml.YAMLError: as `read_yaml`.
     """
+    _check_depth(text)
     yield from yaml.load_all(text, Loader=_loader(text))
 
 
@@ -50,3 +58,28 @@ def _loader(text: str | bytes) -> Any:
     """Return what reads a text: without an anchor there is nothing to count."""
     anchored = b"&" in text if isinstance(text, bytes) else "&" in text
     return FastLoader if anchored else _UNCHECKED
+
+
+def _check_depth(text: str | bytes) -> None:
+    """Refuse a text that is nested too deeply."""
+    if _levels(text) <= MOST_NESTED:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=_UNCHECKED):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_NESTED:
+            line = "" if event.start_mark is None else f", in line {event.start_mark.line + 1}"
+            raise ComposerError(None, None, f"it is nested more than {MOST_NESTED} deep{line}")
+
+
+def _levels(text: str | bytes) -> int:
+    """Return a bound on how deeply a text can be nested: by brackets, and within one line."""
+    known = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    lines = known.splitlines()
+    within = max((line.count("- ") + line.count("? ") + _indent(line) for line in lines), default=0)
+    return known.count("[") + known.count("{") + within
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
