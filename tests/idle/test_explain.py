@@ -17,7 +17,7 @@ import yaml
 
 from kubelocal.server.rights.access import ADMINISTRATOR
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
-from tests.docs.generated import DOCS
+from tests.docs.tables import topic
 from tests.idle.site import NAMESPACE, Site, container, job
 
 pytestmark = pytest.mark.real_time
@@ -81,7 +81,7 @@ def neutral(text: str) -> str:
 
 def shown() -> list[str]:
     """Return what the documentation shows that `reprieve explain` prints, by command."""
-    text = (DOCS / "idle.md").read_text(encoding="utf-8")
+    text = topic("idle")
     return re.findall(r"^\$ reprieve explain [^\n]*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 

@@ -8,7 +8,7 @@ Nothing here comes from the engine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
@@ -193,6 +193,20 @@ class Judge:
         assert not has_room(self.board.free(long[:last]), widths[0]), "others were idle for longer"
         self.told["passed over"] += last + 1 > len(victims)
 
+    def _held(self, names: Iterable[str]) -> int:
+        return sum(self.jobs[each].devices for each in names)
+
+    def _enough(
+        self, names: Sequence[str], widths: Sequence[int], gone: Sequence[str] = ()
+    ) -> list[tuple[str, ...]]:
+        """Return all sets of these with which gone, and the others, the widths have room."""
+        return [
+            each
+            for number in range(len(names) + 1)
+            for each in combinations(names, number)
+            if has_room(self.board.free([*gone, *each]), widths)
+        ]
+
     def _fewest(self, widths: Sequence[int], long: Sequence[str], devices: int) -> None:
         """Oldest idle first, as many as suffice, without those not needed, hold no less."""
         chosen = next(
@@ -207,15 +221,28 @@ class Judge:
         assert devices <= sum(self.jobs[each].devices for each in chosen), "fewer would do"
 
     def beside(self, name: str, victims: Sequence[str], now: int) -> None:
-        """Idle work goes with which and all lower ones a job fits, but with neither alone."""
+        """Idle work goes with which and all lower ones a job fits; idle work alone is not enough.
+
+        Where lower ones alone are enough, one of the idle ones is lower, too, or fewer devices may
+        go in all than by priority alone.
+        """
         long = self.idle_long(now)
         assert set(victims) <= set(long), (victims, long)
         priority = self.board.jobs[name].priority
         lower = [each for each in self.board.where if self.board.jobs[each].priority < priority]
         widths = pods(self.jobs[name].devices, self.of_a_node)
         assert has_room(self.board.free([*victims, *lower]), widths), "they go in vain"
-        assert not has_room(self.board.free(lower), widths), "lower ones were enough"
         assert not has_room(self.board.free(long), widths), "idle ones were enough"
+        if set(victims).isdisjoint(lower) and has_room(self.board.free(lower), widths):
+            beside = [self._held(each) for each in self._enough(lower, widths, victims)]
+            alone = self._enough(lower, widths)
+            most = max(
+                self._held(each)
+                for each in alone
+                if not any(set(fewer) < set(each) for fewer in alone)
+            )
+            assert self._held(victims) + min(beside) < most, "lower ones were enough"
+            self.told["beside lower ones that were enough"] += 1
         self.mixed[name] = len(victims)
         self.told["beside priority"] += 1
 
