@@ -194,6 +194,20 @@ def test_small_replays_stand_before_a_naive_judge(planes: tuple[str, ...]) -> No
     assert told["refused"] > 100
 
 
+@pytest.mark.parametrize(("seed", "round_"), [(12, 19), (15, 3), (30, 3)])
+def test_a_job_that_was_placed_is_not_tried_again_at_that_instant(seed: int, round_: int) -> None:
+    # Another job's answer had the placed one tried again, and the replay ended with a KeyError.
+    random = Random(seed)
+    for number in range(round_ + 1):
+        nodes = random.choice([(2, 4), (3, 2), (2, 8)])
+        rules = Rules(
+            random.choice([0, 30, 60, 200]), number % 3 == 2, random.choice([0, 50]), 5, 7
+        )
+        jobs = _jobs(random, nodes)
+    done = played(jobs, idling(rules.always, ("idle", "scheduling"), rules.grace), nodes, rules)
+    assert judged(done, nodes, rules, together=True)["heirs"] > 0
+
+
 _rows = IdleDecider._demand_rows
 
 

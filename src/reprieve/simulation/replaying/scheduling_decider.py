@@ -421,6 +421,8 @@ class SchedulingDecider:
             ]
             gang.claims = False
             del self._waiting[key]
+            # Another gang's answer may have had it tried again within the same instant.
+            self._ready.discard(key)
             self._running[key] = gang
             self._free -= gang.job.devices
             self._waits_no_more(gang.job.devices)
