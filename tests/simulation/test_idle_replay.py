@@ -194,9 +194,8 @@ def test_small_replays_stand_before_a_naive_judge(planes: tuple[str, ...]) -> No
     assert told["refused"] > 100
 
 
-@pytest.mark.parametrize(("seed", "round_"), [(12, 19), (15, 3), (30, 3)])
-def test_a_job_that_was_placed_is_not_tried_again_at_that_instant(seed: int, round_: int) -> None:
-    # Another job's answer had the placed one tried again, and the replay ended with a KeyError.
+def _judged_round(seed: int, round_: int) -> Counter[str]:
+    """Return what the judge counts of one of the rounds that a seed draws, with both planes."""
     random = Random(seed)
     for number in range(round_ + 1):
         nodes = random.choice([(2, 4), (3, 2), (2, 8)])
@@ -205,7 +204,17 @@ def test_a_job_that_was_placed_is_not_tried_again_at_that_instant(seed: int, rou
         )
         jobs = _jobs(random, nodes)
     done = played(jobs, idling(rules.always, ("idle", "scheduling"), rules.grace), nodes, rules)
-    assert judged(done, nodes, rules, together=True)["heirs"] > 0
+    return judged(done, nodes, rules, together=True)
+
+
+@pytest.mark.parametrize(("seed", "round_"), [(12, 19), (15, 3), (30, 3)])
+def test_a_job_that_was_placed_is_not_tried_again_at_that_instant(seed: int, round_: int) -> None:
+    # Another job's answer had the placed one tried again, and the replay ended with a KeyError.
+    assert _judged_round(seed, round_)["heirs"] > 0
+
+
+def test_idle_work_goes_beside_lower_ones_where_these_alone_hold_more_devices() -> None:
+    assert _judged_round(25, 1)["beside lower ones that were enough"] == 1
 
 
 _rows = IdleDecider._demand_rows
