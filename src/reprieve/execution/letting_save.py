@@ -27,6 +27,8 @@ _EVERY: Final = SECOND
 # Of these:
 _FITTED_EVERY: Final = 5
 _PROVEN_EVERY: Final = 30
+# A server whose definition lacks the field stores no extension: the write is repeated seldom.
+_EXTENDED_EVERY: Final = 10
 
 
 class Depth(IntEnum):
@@ -81,10 +83,13 @@ class LettingSave:
         `extend` records to when deadlines are extended.
         """
         notices, audience, turn = self._notices, self._audience, 0
+        asked: Mapping[str, str] = {}
         notices.begin(intent, audience.members, keeps=audience.keeps)
         while True:
             notices.follow(intent, audience.members)
-            if notices.wishes(intent):
+            wishes = notices.wishes(intent)
+            if wishes and (wishes != asked or turn % _EXTENDED_EVERY == 0):
+                asked = wishes
                 intent = await extend(intent, partial(notices.wishes, intent))
                 notices.extend(intent)
             longest, kept = notices.waits(intent), notices.kept(intent)

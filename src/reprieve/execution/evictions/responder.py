@@ -70,7 +70,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Answered:
-    """An Eviction whose pod has notice. Monotonic instants but `heard`, which is on the wall."""
+    """An Eviction whose pod has notice; `heard`: the last heartbeat. Instants are monotonic."""
 
     turn: Turn
     plan: Preemption
@@ -119,6 +119,8 @@ class EvictionResponder:
     def _changed_row(self, old: Turn | None, new: Turn | None) -> None:
         if new is None and old is not None:
             self._over.discard(old.uid)
+            if old.uid not in self._open:
+                self._next_try.pop(old.uid, None)
         self._changed.set()
 
     def _observed(self, told: Told) -> None:
@@ -193,8 +195,8 @@ class EvictionResponder:
             deadline = -(-(now + grants[0].time) // SECOND) * SECOND
             await self._say(turn, _WAITS, promised=deadline)
         plan = plan_of(turn, deadline, pod.lineage)
-        looked = self._clock.monotonic() + _LOOKED_AT
-        known = _Answered(turn, plan, self._clock.wall(), looked)
+        began = self._clock.monotonic()
+        known = _Answered(turn, plan, began, began + _LOOKED_AT)
         self._open[turn.uid] = known
         self._plans.add(plan.metadata.name)
         self._notices.begin(plan, known.members)
@@ -227,9 +229,9 @@ class EvictionResponder:
             return
         self._notices.follow(plan, known.members)
         if self._notices.waits(plan):
-            if turn.active and self._clock.wall() - known.heard >= MINUTE:
+            if turn.active and now - known.heard >= MINUTE:
                 await self._say(turn, _WAITS)
-                known.heard = self._clock.wall()
+                known.heard = now
             return
         if there and turn.active:
             (told,) = self._notices.ready_of(plan)
@@ -240,7 +242,8 @@ class EvictionResponder:
     def _close(self, known: _Answered) -> None:
         del self._open[known.turn.uid]
         self._plans.discard(known.plan.metadata.name)
-        self._over.add(known.turn.uid)
+        if known.turn.uid in self._cache:
+            self._over.add(known.turn.uid)
 
     # What is written.
 
