@@ -38,8 +38,8 @@ class Step(StrEnum):
     QUEUE = "queue"  # a Job was created, until its Workload is there
     START = "start"  # it has quota, until its container runs
     RELEASE = "release"  # its container ended, until its Workload has finished
-    STOP = "stop"  # it is told to be preempted, until its container is
-    LEAVE = "leave"  # it is told to be preempted, until its quota is free
+    STOP = "stop"  # it is told to end, until its container is
+    LEAVE = "leave"  # it is told to end, until its quota is free
 
 
 @dataclass

@@ -99,7 +99,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
     ),
     Cause.PLACES_NOT_TO_TAKE: CauseWords(
         Reason.PLACES_TAKEN,
-        f"{_FREE} it may not ask to be preempted",
+        f"{_FREE} it may not preempt",
         (
             f"{_WIDER}wait until some of it ends.",
             "Wait until some of it ends: no priority and no policy of the queue changes it.",

@@ -2,7 +2,7 @@
 
 The engine that decides is asked on changed input, at most `MOST_DECISIONS` times, each time about
 one change, and in the end about pairs of constraints. A unit starts that is placed, or for which
-others can be made to be preempted. In the order of what is tried, which is that of the answer:
+others can become victims. In the order of what is tried, which is that of the answer:
 
 1. waiting: who leaves has ended; the first end of a minimum runtime that is enough;
 2. a lower minimum count of its gang, the highest that does;

@@ -1,6 +1,6 @@
 """What a GpuWorkload's own row states of it, for decisions, records and texts alike.
 
-How long it has been idle, and for whom its GPUs are on their way after it was told to be preempted.
+How long it has been idle, and for which demand its GPUs are freed after its eviction.
 Source: specification of the idle plane, sections 9 and 12.
 """
 

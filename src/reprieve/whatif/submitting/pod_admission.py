@@ -10,8 +10,8 @@ A job with a pod template that no admission lets pass is stored, and never has a
    namespace have left (`pod_quotas`), where these may be listed
 
 That ends a plan only where no pod can ever be made. A quota of the namespace that lets fewer pods
-be made for now, or none, is told beside the plan, and not at all of who waits in a queue, as those
-who are preempted for him may free it. Nothing is learnt by who may not create pods, of a template
+be made for now, or none, is told beside the plan, and not at all of who waits in a queue, as its
+victims may free it. Nothing is learnt by who may not create pods, of a template
 that names what the same submission creates, and where a pod is not valid, since the controllers of
 some kinds complete their templates first.
 

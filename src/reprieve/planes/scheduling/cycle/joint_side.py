@@ -280,8 +280,9 @@ class SchedulingJoint:
     ) -> Mixture | None:
         """Return which idle work to evict beside work of lower priority; None where none helps.
 
-        None, too, where priority alone is enough, or may not preempt yet. `idle`: what may go,
-        oldest first. `most`: idle work alone is enough, and so many devices or more are no better.
+        None, too, where priority alone may not preempt yet, or evicts no more devices. `idle`: what
+        may go, oldest first. `most`: idle work alone is enough, and so many devices or more are no
+        better.
         """
         units = self._units(pods)
         if not units or self._delays.of(units):
