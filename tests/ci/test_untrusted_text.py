@@ -104,6 +104,7 @@ REVIEWED: Final = {
     "operator/returned_memory.py": "what the kernel says of this process",
     "planes/idle/measures/metric_sources.py": "ports in URLs of the administrator",
     "planes/idle/measures/prometheus_answer.py": "answers of Prometheus, of bounded size",
+    "planes/quota/pod_reconcilers/pod_bounds.py": "templates that the API server has validated",
     "planes/quota/job_reconciler/composing.py": "structures of the operator's own Workloads",
     "planes/quota/queue_status/meters.py": "a number of the Workload's schema",
     "planes/quota/watches.py": "structures that were decoded already",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from pathlib import Path
 
 import pytest
 
 from kubeworld.objects.paths import first
-from reprieve.kube.resource import EVENTS, PODS, Resource
+from reprieve.kube.errors import ApiError
+from reprieve.kube.resource import EVENTS, PODS
 from tests.quota_plane.gated_site import CLASS, QUEUE, gated_site
 from tests.quota_plane.kind_stories import ROWS, STATEFUL_SETS, is_gated, manifest, resource
 from tests.quota_plane.site import (
@@ -25,6 +27,7 @@ from tests.quota_plane.site import (
     node,
     priority_class,
 )
+from tests.quota_plane.test_kinds import prepare
 
 KINDS = (ROWS["Pod"], ROWS["StatefulSet"])
 
@@ -223,23 +226,84 @@ async def test_a_set_that_was_made_while_no_webhook_answered_is_told_reclaimed_a
         }
 
 
+def worker_set(replicas: int) -> Object:
+    body = manifest("LeaderWorkerSet", "lws")
+    body["metadata"]["labels"] = {QUEUE: "q"}
+    body["spec"]["replicas"] = replicas
+    template = body["spec"]["leaderWorkerTemplate"]
+    template["size"] = 1
+    template.pop("leaderTemplate", None)
+    requests = template["workerTemplate"]["spec"]["containers"][0]["resources"]["requests"]
+    requests["cpu"] = "1"
+    return body
+
+
+MAKERS = {"StatefulSet": stateful_set, "Deployment": deployment, "LeaderWorkerSet": worker_set}
+TEMPLATES = {"LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate")}
+
+
+async def request(cluster: Site, kind: str, name: str, cpu: int) -> None:
+    """Change what the pods of a set request, where no webhook refuses it."""
+    sets = resource(ROWS[kind])
+    held = await cluster.client.get(sets, NAMESPACE, name, dict)
+    path = TEMPLATES.get(kind, ("spec", "template"))
+    containers = first(held, ".".join(path))["spec"]["containers"]
+    containers[0]["resources"]["requests"]["cpu"] = str(cpu)
+    change: Object = {"spec": {"containers": containers}}
+    for part in reversed(path):
+        change = {part: change}
+    with contextlib.suppress(ApiError):
+        await cluster.client.patch(sets, NAMESPACE, name, change, dict)
+
+
+async def cpus_let_go(cluster: Site) -> int:
+    """Return how many cpus the pods without a gate request."""
+    pods = (await cluster.client.list(PODS, dict, namespace=NAMESPACE)).items
+    return sum(
+        int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+        for pod in pods
+        if not is_gated(pod) and pod["status"]["phase"] != "Failed"
+    )
+
+
+async def cpus_admitted(cluster: Site) -> int:
+    """Return how many cpus the Workloads hold."""
+    workloads = (await cluster.client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+    return sum(
+        int(each["resourceUsage"]["cpu"])
+        for workload in workloads
+        if not is_finished(workload)
+        for each in first(workload, "status.admission.podSetAssignments") or ()
+    )
+
+
+def is_finished(workload: Object) -> bool:
+    said = first(workload, "status.conditions") or ()
+    return any(each["type"] == "Finished" and each["status"] == "True" for each in said)
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 async def test_no_order_of_creating_changing_and_webhooks_away_leaves_more_running(
     seed: int, tmp_path: Path
 ) -> None:
     chance, away = random.Random(seed), [False]
     objects = [flavor(), cluster_queue("cq", 3), local_queue("q", "cq"), priority_class("low", 1)]
-    kinds = (*KINDS, ROWS["Deployment"])
-    made: dict[str, Resource] = {}
+    kinds = (*KINDS, ROWS["Deployment"], ROWS["LeaderWorkerSet"])
+    made: dict[str, str] = {}
     async with gated_site(
-        tmp_path, *objects, kinds=kinds, nodes=[node("node-0")], away=lambda: away[0]
+        tmp_path,
+        *objects,
+        kinds=kinds,
+        nodes=[node("node-0", 64)],
+        prepare=prepare,
+        away=lambda: away[0],
     ) as cluster:
         client = cluster.client
         done: list[object] = []
-        for _ in range(12):
-            steps = ("create", "scale", "scale", "patch", "away", "away", "restart")
-            step = chance.choice(steps)
+        for _ in range(14):
+            steps = ("create", "scale", "scale", "patch", "request", "away", "away", "restart")
+            step = chance.choice((*steps, "pod"))
             done.append(step)
             if step == "away":
                 away[0] = not away[0]
@@ -248,20 +312,28 @@ async def test_no_order_of_creating_changing_and_webhooks_away_leaves_more_runni
                 await cluster.stop()
                 (await cluster.start(options)).context.gates_pods = True
             elif step == "create" and len(made) < 2:
-                body = stateful_set(2) if "web" not in made else deployment(2)
-                sets = resource(ROWS[body["kind"]])
-                made[body["metadata"]["name"]] = sets
-                await client.create(sets, body, dict)
+                kind = chance.choice([each for each in MAKERS if each not in made.values()])
+                body = MAKERS[kind](2)
+                made[body["metadata"]["name"]] = kind
+                await client.create(resource(ROWS[kind]), body, dict)
+            elif step == "pod":
+                pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+                if pods:
+                    name = chance.choice(sorted(each["metadata"]["name"] for each in pods))
+                    await client.delete(PODS, NAMESPACE, name)
             elif made:
                 name = chance.choice(sorted(made))
+                sets = resource(ROWS[made[name]])
                 if step == "scale":
                     done.append(replicas := chance.choice((0, 1, 2, 4)))
-                    await client.patch_scale(made[name], NAMESPACE, name, replicas)
+                    await client.patch_scale(sets, NAMESPACE, name, replicas)
+                elif step == "request":
+                    await request(cluster, made[name], name, chance.choice((1, 2, 6)))
                 else:
                     notes = {"metadata": {"annotations": {"turn": str(chance.random())}}}
-                    await client.patch(made[name], NAMESPACE, name, notes, dict)
+                    await client.patch(sets, NAMESPACE, name, notes, dict)
             await asyncio.sleep(chance.choice((0.0, 0.6, 8.0, 30.0, 90.0)))
         away[0] = False
         # A grace, a pause for each time that pods came again without a gate, and their ends.
         await asyncio.sleep(480)
-        assert await let_go(cluster) <= await admitted(cluster) <= 3, done
+        assert await cpus_let_go(cluster) <= await cpus_admitted(cluster) <= 3, done

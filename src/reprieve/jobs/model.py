@@ -212,7 +212,6 @@ class PassesOn(_Row, frozen=True):
         set_label: label of a pod with the name of its owner; without, the controller's name counts.
         index_label: label of a pod with the number of its group; `index_else` where it lacks it.
         follower: annotation of pods that are not the first of their group.
-        revision: label of a pod with its revision; those of an older one are let go.
         busy: path of a count above zero while the queue name must stay.
     """
 
@@ -226,7 +225,6 @@ class PassesOn(_Row, frozen=True):
     index_label: str = ""
     index_else: str = ""
     follower: str = ""
-    revision: str = ""
     busy: str = "status.readyReplicas"
 
 

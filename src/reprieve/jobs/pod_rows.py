@@ -43,11 +43,7 @@ def _rows() -> tuple[JobKind, ...]:
             kind="StatefulSet",
             plural="statefulsets",
             framework="statefulset",
-            passes_on=PassesOn(
-                ["spec.template"],
-                total="spec.replicas",
-                revision="controller-revision-hash",
-            ),
+            passes_on=PassesOn(["spec.template"], total="spec.replicas"),
             pod_sets=[
                 PodSetSource(
                     "spec.template",

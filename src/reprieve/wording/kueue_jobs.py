@@ -19,6 +19,7 @@ __all__ = [
     "NO_SURPLUS",
     "OUT_OF_SYNC",
     "UNMATCHED",
+    "beyond_admission_text",
     "conflicting_workload",
     "exposed",
     "orphaned",
@@ -65,6 +66,14 @@ def surplus_replica(kind: str, name: str, count: int, total: int) -> str:
     return (
         f"{kind} '{name}' got quota for {count} of its {total} replicas, and this is another one: "
         f"it stays gated until the {kind} is queued again; scale it to 0 and then to {total}"
+    )
+
+
+def beyond_admission_text(owner: str, resources: Sequence[str], again: str) -> str:
+    """Return why a pod stays gated that requests more than its pod set was admitted for."""
+    return (
+        f"{owner} has quota for pods that request less {', '.join(resources)} than this one: "
+        f"it stays gated until {again}"
     )
 
 

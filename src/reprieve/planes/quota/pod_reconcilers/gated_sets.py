@@ -8,9 +8,9 @@ is a workload of its own, made by the labels that the webhook has given to the t
 1. a group without a Workload gets one; the queue and the class of a waiting one follow the set
 2. scaled to nothing: the quota is free, and the Workload on hold until there are replicas again
 3. groups that are no more lose their Workloads
-4. replicas with ordinals beyond those that have quota stay gated, and say why
-5. pods are stamped, and follow the set's queue
-6. pods of an older revision, during a rollout, run without quota of their own
+4. replicas with ordinals beyond those that have quota, or that request more than was admitted, stay
+   gated, and say why
+5. pods are stamped, whatever their revision, and follow the set's queue
 
 Source: specification of the quota plane, sections 10.2 and 10.4.
 """
@@ -41,7 +41,6 @@ from reprieve.jobs.pods import (
     is_missed,
     ordinal_of,
 )
-from reprieve.jobs.writing import Injection
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.job_reconciler.composing import (
     PRIORITY_CLASS,
@@ -59,12 +58,18 @@ from reprieve.planes.quota.job_reconciler.job_lookup import (
 from reprieve.planes.quota.job_reconciler.job_workloads import JobWorkloads
 from reprieve.planes.quota.pod_reconcilers.group_workloads import admitted_count
 from reprieve.planes.quota.pod_reconcilers.missed_pods import MissedPods
+from reprieve.planes.quota.pod_reconcilers.pod_bounds import BEYOND, beyond_admission
 from reprieve.planes.quota.pod_reconcilers.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_reconcilers.pod_steps import PodSteps
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.workload_status.refusals import Refusals
 from reprieve.wording.events import EventText
-from reprieve.wording.kueue_jobs import set_not_gated, surplus_replica, surplus_replicas
+from reprieve.wording.kueue_jobs import (
+    beyond_admission_text,
+    set_not_gated,
+    surplus_replica,
+    surplus_replicas,
+)
 
 __all__ = ["SetReconciler"]
 
@@ -126,7 +131,7 @@ class SetReconciler:
         for pod in below:
             if first(pod, "metadata.deletionTimestamp") or is_over(pod):
                 continue
-            if not await self._hold_surplus(kind, obj, pod, wanted, total):
+            if not await self._hold(kind, obj, pod, wanted, total):
                 await refusals.step(self._stamp(kind, passes_on, obj, pod, wanted, total))
         refusals.raise_first()
 
@@ -189,25 +194,40 @@ class SetReconciler:
         if made is not None:
             await self._workloads.create(kind, obj, made)
 
-    async def _hold_surplus(
+    async def _hold(
         self, kind: JobKind, obj: Json, pod: Json, groups: Sequence[str], total: int
     ) -> bool:
-        """Leave a replica gated that came with a scaling after the set got its quota.
+        """Leave a replica gated that the set got no quota for; return whether it is one.
 
         It is no member until the set is queued again, so that it never has the place of one with a
         lower ordinal that is being made again.
         """
-        pods, ordinal = self._pods.kind, ordinal_of(pod)
-        workload = self._state.workload(groups[0]) if len(groups) == 1 else None
-        if pods is None or ordinal is None or workload is None or not self._is_gated(pod):
+        pods, passes_on = self._pods.kind, kind.passes_on
+        if pods is None or passes_on is None or not self._is_gated(pod):
             return False
-        if workload.status.admission is None or kind.passes_on is None or kind.passes_on.groups:
+        index = _index(passes_on, pod)
+        if index is None or index >= len(groups):
             return False
-        count, start = admitted_count(workload), first(obj, _START)
+        workload = self._state.workload(groups[index])
+        if workload is None or workload.status.admission is None:
+            return False
+        name, role = obj["metadata"]["name"], self._role(kind, passes_on, obj, pod)
+        asked = next(each for each in pod_sets_of(kind, obj) if each["name"] == role)
+        rows = self._state.pod_rows(obj["metadata"]["namespace"])
+        resources = beyond_admission(
+            {**asked, "template": _bare(asked["template"])}, workload, rows
+        )
+        if resources:
+            again = f"the {kind.kind} is queued again; scale it to 0 and up"
+            text = beyond_admission_text(f"{kind.kind} '{name}'", resources, again)
+            await self._steps.hold(pods, pod, text, BEYOND)
+            return True
+        ordinal, count, start = ordinal_of(pod), admitted_count(workload), first(obj, _START)
+        if passes_on.groups or len(groups) != 1 or ordinal is None:
+            return False
         if ordinal - (start if isinstance(start, int) else 0) < count:
             return False
-        text = surplus_replica(kind.kind, obj["metadata"]["name"], count, total)
-        await self._steps.hold(pods, pod, text)
+        await self._steps.hold(pods, pod, surplus_replica(kind.kind, name, count, total))
         return True
 
     async def _stamp(
@@ -219,10 +239,6 @@ class SetReconciler:
         groups: Sequence[str],
         total: int,
     ) -> None:
-        if self._is_older(passes_on, obj, pod):
-            if self._pods.kind is not None and self._is_gated(pod):
-                await self._steps.writer.let_go(pod, self._pods.kind.gate, Injection())
-            return
         gate = "" if self._pods.kind is None else self._pods.kind.gate
         if is_missed(pod, gate):
             return  # it runs without quota, and is reclaimed
@@ -260,17 +276,6 @@ class SetReconciler:
         if len(names) == 1 or not passes_on.follower:
             return str(names[0])
         return str(names[1 if passes_on.follower in annotations_of(pod) else 0])
-
-    @staticmethod
-    def _is_older(passes_on: PassesOn, obj: Json, pod: Json) -> bool:
-        """Return whether a rollout is under way that this pod has yet to be replaced in."""
-        current = first(obj, "status.currentRevision")
-        revision = labels_of(pod).get(passes_on.revision) if passes_on.revision else None
-        return (
-            revision is not None
-            and current != first(obj, "status.updateRevision")
-            and current == revision
-        )
 
 
 def _names_queue(kind: JobKind, obj: Json) -> bool:

@@ -10,7 +10,8 @@ What is done follows from the members and their Workload alone:
    for: let go; missing ones are waited for
 6. evicted or not admitted, and running: ended; once none runs within its grace period the quota is
    free, and the Workload waits again, for members that come in the place of those
-7. admitted, and gated: let go with what the flavors ask for
+7. admitted, and gated: let go with what the flavors ask for; but for one that requests more than
+   its role was admitted for, which says so
 
 Source: specification of the quota plane, sections 10.4 and 10.5.
 """
@@ -49,6 +50,7 @@ from reprieve.planes.quota.pod_reconcilers.group_workloads import (
     observed,
     workload_of,
 )
+from reprieve.planes.quota.pod_reconcilers.pod_bounds import BEYOND, pod_beyond_admission
 from reprieve.planes.quota.pod_reconcilers.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_reconcilers.pod_steps import PodSteps, Why
 from reprieve.planes.quota.state import QuotaState
@@ -56,7 +58,13 @@ from reprieve.planes.quota.workload_status.refusals import Refusals
 from reprieve.planes.quota.workload_status.workloads import WorkloadReconciler
 from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
 from reprieve.wording.events import EventText
-from reprieve.wording.kueue_jobs import DELETED, NOT_ADMITTED, UNMATCHED, conflicting_workload
+from reprieve.wording.kueue_jobs import (
+    DELETED,
+    NOT_ADMITTED,
+    UNMATCHED,
+    beyond_admission_text,
+    conflicting_workload,
+)
 
 __all__ = ["GroupReconciler"]
 
@@ -191,7 +199,7 @@ class GroupReconciler:
             group = at.partition("/")[2]
             await refusals.step(self._steps.turn_away(kind, pod, group, sum(counts.values())))
         for pod in here.kept:
-            await refusals.step(self._steps.take_in(pod))
+            await refusals.step(self._hold_or_release(kind, at, pod, workload))
         if not below:
             await self._workloads.own(
                 at, workload, [owner(kind, pod, controller=False) for pod in here.kept]
@@ -226,13 +234,30 @@ class GroupReconciler:
         """Release gated members; return whether no contradiction was reported to any."""
         try:
             for pod in members:
-                if is_gated(pod, kind.gate) and not first(pod, "metadata.deletionTimestamp"):
+                if not is_gated(pod, kind.gate) or first(pod, "metadata.deletionTimestamp"):
+                    continue
+                if not self._beyond(kind, pod, workload):
                     await self._steps.start(kind, pod, workload, role_of(pod))
         except Conflicting as conflict:
             text = str(conflict)
             await self._workloads.finish(kind, members[0], at, workload, "FailedToStart", text)
             return False
         return True
+
+    async def _hold_or_release(self, kind: JobKind, at: str, pod: Json, workload: Workload) -> None:
+        """Report a gated member that requests more than is admitted; clear what is outdated."""
+        resources = self._beyond(kind, pod, workload) if is_gated(pod, kind.gate) else ()
+        if not resources:
+            await self._steps.take_in(pod)
+            return
+        group = at.partition("/")[2]
+        again = "the group is queued again with pods of one role that request the same"
+        text = beyond_admission_text(f"pod group '{group}'", resources, again)
+        await self._steps.hold(kind, pod, text, BEYOND)
+
+    def _beyond(self, kind: JobKind, pod: Json, workload: Workload) -> tuple[str, ...]:
+        rows = self._state.pod_rows(workload.metadata.namespace)
+        return pod_beyond_admission(kind, pod, workload, rows)
 
     def _runs(self, at: str, members: Sequence[Json]) -> bool:
         """Return whether a member runs, and is not past its grace period."""

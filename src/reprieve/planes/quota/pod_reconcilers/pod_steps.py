@@ -138,15 +138,18 @@ class PodSteps:
         if is_surplus(pod):
             await self.writer.write_condition(pod, SURPLUS, False, "InGroup", NO_SURPLUS)
 
-    async def hold(self, kind: JobKind, pod: Json, text: str) -> None:
-        """Have a gated pod that is one too many show that."""
+    async def hold(
+        self, kind: JobKind, pod: Json, text: str, reason: str = "GroupIsComplete"
+    ) -> None:
+        """Have a gated pod that exceeds what is admitted show that."""
         if first(pod, "metadata.deletionTimestamp") or is_surplus(pod, text):
             return
-        if await self.writer.write_condition(pod, SURPLUS, True, "GroupIsComplete", text):
+        if await self.writer.write_condition(pod, SURPLUS, True, reason, text):
             log.info(
-                "pod %s/%s exceeds the declared size of its group and stays gated",
+                "pod %s/%s exceeds what is admitted and stays gated: %s",
                 kind.kind,
                 pod["metadata"]["name"],
+                text,
             )
             self._composer.announce(kind, pod, EventText("Warning", "ExcessPodGated", text))
 

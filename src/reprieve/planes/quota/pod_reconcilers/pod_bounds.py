@@ -1,0 +1,88 @@
+"""What one pod may request by the admission of its Workload.
+
+A role is what a pod states of itself, and the template of a set can be changed while no webhook is
+called: neither proves that a pod requests what its pod set was admitted for. Bounds, per pod:
+
+1. a resource that the pod set holds quota of: its part of the usage
+2. another resource: what the pod set's template requests, with LimitRanges and overhead
+
+Source: specification of the quota plane, section 10.4; the rule is Reprieve's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from kubeworld.objects.paths import Json
+from kubeworld.units.quantities import InvalidQuantity
+from reprieve.api.kueue import PodSet, PodSetAssignment, Workload
+from reprieve.intake.quota_devices import Uncountable
+from reprieve.intake.quota_requests import UnreadableRequest, amounts_of
+from reprieve.intake.quota_workloads import PodSetRows
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.pod_sets import pod_sets_of
+from reprieve.jobs.pods import PARENT, annotations_of, controller_of, role_of
+
+__all__ = ["BEYOND", "beyond_admission", "pod_beyond_admission"]
+
+#: Reason of the condition of a pod that requests more than is admitted.
+BEYOND: Final = "ExceedsAdmission"
+
+
+def pod_beyond_admission(
+    kind: JobKind, pod: Json, workload: Workload, rows: PodSetRows
+) -> tuple[str, ...]:
+    """Return the resources of which a pod requests more than its role was admitted for."""
+    role = role_of(pod)
+    admitted = next((each for each in workload.spec.pod_sets if each.name == role), None)
+    if admitted is None:
+        return ()
+    (asked,) = pod_sets_of(kind, pod)
+    if PARENT in annotations_of(pod) and controller_of(pod):
+        # Other webhooks add containers to the pods of a set, which no quota counts.
+        asked = {**asked, "template": _known_containers(asked["template"], admitted)}
+    return beyond_admission({**asked, "name": role}, workload, rows)
+
+
+def beyond_admission(asked: Json, workload: Workload, rows: PodSetRows) -> tuple[str, ...]:
+    """Return the resources of which a pod set requests more for each pod than was admitted.
+
+    Empty where nothing is admitted, or where requests cannot be read.
+    """
+    admission, name = workload.status.admission, asked["name"]
+    admitted = next((each for each in workload.spec.pod_sets if each.name == name), None)
+    if admission is None or admitted is None:
+        return ()
+    held = next((e for e in admission.pod_set_assignments if e.name == name), None)
+    try:
+        wanted = rows.of(msgspec.convert(asked, PodSet))[0].requests
+        bounds = {**rows.of(admitted)[0].requests, **_held(held, admitted)}
+    except (UnreadableRequest, Uncountable, InvalidQuantity, msgspec.ValidationError):
+        return ()
+    return tuple(sorted(each for each, amount in wanted.items() if amount > bounds.get(each, 0)))
+
+
+def _held(assigned: PodSetAssignment | None, admitted: PodSet) -> Mapping[str, int]:
+    """Return what each pod holds of the quota."""
+    if assigned is None:
+        return {}
+    count = admitted.count if assigned.count is None else assigned.count
+    if count <= 0:
+        return {}
+    return {name: usage // count for name, usage in amounts_of(assigned.resource_usage).items()}
+
+
+def _known_containers(template: Json, admitted: PodSet) -> Json:
+    known = admitted.template.spec
+    spec = dict(template["spec"])
+    for field, those in (
+        ("containers", known.containers),
+        ("initContainers", known.init_containers),
+    ):
+        names = {each.name for each in those or ()}
+        if spec.get(field):
+            spec[field] = [each for each in spec[field] if each.get("name") in names]
+    return {**template, "spec": spec}
