@@ -10,6 +10,7 @@ import msgspec
 from reprieve.answers.preemptions.recorded import judged
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.quota.model import Gates, Settings
+from reprieve.engine.topology.encoding import decoded
 from reprieve.engine.victim_choice import VictimChoice
 from reprieve.kube.resource import NODES, PODS
 from reprieve.planes.quota.context import QuotaOptions
@@ -27,7 +28,11 @@ FULL = (
 
 
 async def unhealthy(cluster: Site) -> list[str]:
-    (workload,) = (await cluster.workloads()).values()
+    return await unhealthy_of(cluster, "gang")
+
+
+async def unhealthy_of(cluster: Site, name: str) -> list[str]:
+    workload = (await cluster.workloads())[name]
     return [each["name"] for each in workload["status"].get("unhealthyNodes") or ()]
 
 
@@ -187,6 +192,61 @@ async def test_a_taint_that_its_pods_do_not_tolerate_fails_a_node_once_none_of_t
                 name = pod["metadata"]["name"]
                 await cluster.client.delete(PODS, NAMESPACE, name, grace_seconds=0)
         await are_on(cluster, "a", "a", "d", "d")
+
+
+async def placed_on(cluster: Site) -> list[str]:
+    """Return the hosts of the gang's assignment."""
+    (workload,) = (await cluster.workloads()).values()
+    (assigned,) = workload["status"]["admission"]["podSetAssignments"]
+    return sorted(each.values[0] for each in decoded(assigned["topologyAssignment"]).domains)
+
+
+async def test_a_node_that_is_not_ready_for_the_fixed_time_is_replaced_while_pods_run_there(
+    tmp_path: Path,
+) -> None:
+    """Its pods are ended some five minutes later, by the taint of their node."""
+    nodes = racks(a="r1", b="r1", c="r1")
+    settings = options(Settings(gates=Gates(tas_replace_node_after_fixed_time=True)))
+    async with site(tmp_path, *queues(), nodes=nodes, options=settings) as cluster:
+        await cluster.create(asking("gang", 4, cpu="2"))
+        await are_on(cluster, "a", "a", "b", "b")
+        silent = {"metadata": {"annotations": {"sim.reprieve.dev/ready": "false"}}}
+        await cluster.client.patch(NODES, "", "b", silent, dict)
+
+        async def moved() -> bool:
+            return await placed_on(cluster) == ["a", "c"]
+
+        await cluster.until("the node is replaced", moved)
+        assert await hosts(cluster, "gang") == ["a", "a", "b", "b"]
+        assert await evictions(cluster) == set()
+        assert await unhealthy(cluster) == []
+
+
+async def test_a_node_that_is_ready_again_within_the_fixed_time_keeps_its_pods(
+    tmp_path: Path,
+) -> None:
+    """No pod of it runs any more before that, which fails no node where the gate says so."""
+    nodes = racks(a="r1", b="r1", c="r1")
+    settings = options(Settings(gates=Gates(tas_replace_node_on_pod_termination=False)))
+    async with site(tmp_path, *queues(), nodes=nodes, options=settings) as cluster:
+        await cluster.create(asking("gang", 4, cpu="2"))
+        await are_on(cluster, "a", "a", "b", "b")
+        for ready in ("false", "true"):
+            said = {"metadata": {"annotations": {"sim.reprieve.dev/ready": ready}}}
+            await cluster.client.patch(NODES, "", "b", said, dict)
+            for pod in await cluster.pods_of("gang") if ready == "false" else ():
+                if pod["spec"]["nodeName"] == "b":
+                    name = pod["metadata"]["name"]
+                    await cluster.client.delete(PODS, NAMESPACE, name, grace_seconds=0)
+            await cluster.create(asking(f"beside-{ready}", 1))
+
+            async def decided(name: str = f"beside-{ready}") -> bool:
+                return await hosts(cluster, name) == ["c"]
+
+            await cluster.until("others are placed meanwhile", decided)
+            assert await unhealthy_of(cluster, "gang") == []
+        await are_on(cluster, "a", "a", "b", "b")
+        assert await evictions(cluster) == set()
 
 
 def low(name: str, pods: int, cpu: str) -> Object:

@@ -68,7 +68,7 @@ class LabelSelector(Struct, frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """A condition of a pod or group."""
+    """A condition of a pod, node or group."""
 
     type: str = ""
     status: str = ""
@@ -277,6 +277,7 @@ class NodeStatus(Struct, frozen=True):
     allocatable: Amounts | None = None
     images: list[ContainerImage] | None = None
     declared_features: list[str] | None = None
+    conditions: list[Condition] | None = None
 
 
 class NodeObject(Struct, frozen=True):

@@ -45,6 +45,8 @@ DECIDING: Final[Mapping[str, str]] = {
     "TASFailedNodeReplacement": "tas_failed_node_replacement",
     "TASFailedNodeReplacementFailFast": "tas_failed_node_replacement_fail_fast",
     "TASReplaceNodeOnNodeTaints": "tas_replace_node_on_node_taints",
+    "TASReplaceNodeOnPodTermination": "tas_replace_node_on_pod_termination",
+    "TASReplaceNodeDueToNotReadyOverFixedTime": "tas_replace_node_after_fixed_time",
 }
 #: The same for `TopologyGates`.
 PLACING: Final[Mapping[str, str]] = {
@@ -107,8 +109,6 @@ _ELSEWHERE: Final = frozenset(
         "TASCacheNodeMatchResults",
         "TASCacheTopologyTree",
         "TASCachingRemainingResources",
-        "TASReplaceNodeDueToNotReadyOverFixedTime",
-        "TASReplaceNodeOnPodTermination",
         "TLSOptions",
         "UnadmittedWorkloadsExplicitStatus",
         "VectorizedResourceRequests",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
 from reprieve.api.core import Namespace
 from reprieve.api.pod_groups import PodGroup
 from reprieve.api.scheduling import (
@@ -86,6 +87,31 @@ def test_a_node_that_says_nothing() -> None:
     assert node_row(read(NodeObject, {"metadata": {"name": "n"}})) == NodeRow(
         Uid("/n"), "n", 0, {}, {}
     )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "taints", "ready", "since"),
+    [
+        ([("Ready", "True", 5)], [], True, None),
+        ([("Ready", "True", 5)], ["node.kubernetes.io/not-ready"], True, None),
+        ([("DiskPressure", "True", 5), ("Ready", "False", 7)], [], False, 7),
+        ([("Ready", "Unknown", 9)], [], False, 9),
+        ([("DiskPressure", "False", 5)], [], False, None),
+        ([], ["maintenance"], True, None),
+        ([], ["node.kubernetes.io/unreachable"], False, 0),
+    ],
+)
+def test_a_node_is_ready_by_its_condition_and_without_any_by_its_taints(
+    conditions: list[tuple[str, str, int]], taints: list[str], ready: bool, since: int | None
+) -> None:
+    said = [
+        {"type": kind, "status": status, "lastTransitionTime": f"1970-01-01T00:00:0{second}Z"}
+        for kind, status, second in conditions
+    ]
+    kept = {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]}
+    node = {"metadata": {"name": "n"}, "spec": kept, "status": {"conditions": said}}
+    row = node_row(read(NodeObject, node))
+    assert (row.ready, row.unready_since) == (ready, since and since * SECOND)
 
 
 def test_what_nodes_have_in_common_is_kept_once() -> None:

@@ -336,4 +336,6 @@ def _same_node(held: NodeRow, row: NodeRow) -> bool:
         and held.unschedulable == row.unschedulable
         and held.images == row.images
         and held.features == row.features
+        and held.ready == row.ready
+        and held.unready_since == row.unready_since
     )

@@ -157,7 +157,11 @@ class PodLabels:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node. `allocatable` in base units, `pods` included."""
+    """A node. `allocatable` in base units, `pods` included.
+
+    `unready_since`: of a node that is not ready, when it ceased to be, Unix nanoseconds; None where
+    no condition says whether it is.
+    """
 
     uid: Uid
     name: str
@@ -168,6 +172,8 @@ class NodeRow:
     unschedulable: bool = False
     images: tuple[Image, ...] = ()
     features: frozenset[str] = frozenset()
+    ready: bool = True
+    unready_since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

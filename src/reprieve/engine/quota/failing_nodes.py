@@ -1,31 +1,66 @@
 """Which nodes of a workload's places have failed.
 
-A node has failed for a workload once it is gone, or once it is no place for the workload's pods any
-more and none of them runs there: it is not ready, it is not schedulable, it lost a label, or it has
-a taint that the pods do not tolerate, or only for some seconds. Only leaves that are host names are
-nodes. What one plain pod has is left alone, since nothing would make that pod anew.
+Only leaves that are host names are nodes. A node has failed for a workload:
+
+1. once it is gone, or no condition says whether it is ready
+2. not ready, once no pod of the workload runs there; where a gate has it so, also or instead once
+   it has been so for a fixed time, whatever runs there
+3. with a taint that the pods do not tolerate, or only for some seconds, once none of them runs
+   there, unless the gate is off
+4. otherwise no place any more (not schedulable, or without a label), once none of them runs there
+
+What one plain pod has is left alone, since nothing would make that pod anew.
 
 Source: specification of topology-aware scheduling, section 7.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from reprieve.engine.quota.assigning.constraints import Taint
-from reprieve.engine.quota.model import Configuration, Workload
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
+from reprieve.engine.quota.assigning.constraints import Taint, Toleration
+from reprieve.engine.quota.model import Configuration, Gates, Workload
 from reprieve.engine.topology.leaves import first_untolerated
 from reprieve.engine.topology.places import Places
 
-__all__ = ["failing_nodes"]
+__all__ = ["NodeCondition", "failing_nodes"]
+
+#: So long a node is not ready before it counts as failed by time alone.
+_FIXED_TIME: Final = 30 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """What is known of a node that is there.
+
+    `unready_since`: of one that is not ready, None where no condition says so.
+    """
+
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    unready_since: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """A host of a workload's places. `place`: whether pods may be placed there now."""
+
+    name: str
+    place: bool
+    tolerations: Sequence[Toleration]
 
 
 def failing_nodes(
     workload: Workload,
     configuration: Configuration,
     places: Places,
+    now: Nanos,
     runs_on: Callable[[str], bool],
-    taints_of: Callable[[str], Sequence[Taint] | None],
+    node_of: Callable[[str], NodeCondition | None],
 ) -> list[str]:
     """Return the host names of the nodes of a workload's places that have failed, in order.
 
@@ -33,42 +68,56 @@ def failing_nodes(
         workload: it holds quota.
         configuration: of which the flavors' tolerations and the gates are read.
         places: the trees of the nodes that are places now.
-        runs_on: whether a pod of the workload still runs on the node of a host name; never where
-            that node is gone.
-        taints_of: the taints of the node of a host name, None where it is gone.
+        now: the instant of the look.
+        runs_on: whether a pod of the workload still runs on the node of a host name.
+        node_of: what is known of the node of a host name, None where it is gone.
     """
     gates = configuration.settings.gates
     if workload.admission is None or not gates.tas_failed_node_replacement:
         return []
     if workload.of_one_pod and gates.topology.skip_pod_owned:
         return []
-    rows = {each.name: each for each in workload.pod_sets}
     found: set[str] = set()
+    for host in _hosts(workload, places):
+        if host.name not in found and _has_failed(host, node_of(host.name), gates, now, runs_on):
+            found.add(host.name)
+    return sorted(found)
+
+
+def _hosts(workload: Workload, places: Places) -> Iterator[_Host]:
+    assert workload.admission is not None
+    rows = {each.name: each for each in workload.pod_sets}
     for each in workload.admission.pod_sets:
         row = rows.get(each.name)
         for flavor in {*each.flavors.values()} & places.trees.keys() if each.topology else ():
             tree = places.trees[flavor]
             if not tree.by_host or each.topology is None:
                 continue
-            lasting = [
-                toleration
-                for toleration in (
-                    *(row.tolerations if row is not None else ()),
-                    *places.flavors[flavor].tolerations,
-                )
-                if toleration.lasting
-            ]
+            own = row.tolerations if row is not None else ()
+            lasting = [t for t in (*own, *places.flavors[flavor].tolerations) if t.lasting]
             for domain in each.topology.domains:
-                host = domain.values[0]
-                if host in found:
-                    continue
-                taints = taints_of(host) if domain.values in tree.index else None
-                if taints is not None and not (
-                    taints
-                    and gates.tas_replace_node_on_node_taints
-                    and first_untolerated(taints, lasting) is not None
-                ):
-                    continue
-                if not runs_on(host):
-                    found.add(host)
-    return sorted(found)
+                yield _Host(domain.values[0], domain.values in tree.index, lasting)
+
+
+def _has_failed(
+    host: _Host,
+    node: NodeCondition | None,
+    gates: Gates,
+    now: Nanos,
+    runs_on: Callable[[str], bool],
+) -> bool:
+    if node is None:
+        return True
+    if not node.ready:
+        if node.unready_since is None:
+            return True
+        by_pods = gates.tas_replace_node_on_pod_termination
+        if by_pods and not runs_on(host.name):
+            return True
+        by_time = gates.tas_replace_node_after_fixed_time or not by_pods
+        return by_time and now >= node.unready_since + _FIXED_TIME
+    tainted = (
+        gates.tas_replace_node_on_node_taints
+        and first_untolerated(node.taints, host.tolerations) is not None
+    )
+    return (tainted or not host.place) and not runs_on(host.name)

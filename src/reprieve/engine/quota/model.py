@@ -414,6 +414,8 @@ class Gates:
     tas_failed_node_replacement: bool = True
     tas_failed_node_replacement_fail_fast: bool = True
     tas_replace_node_on_node_taints: bool = True
+    tas_replace_node_on_pod_termination: bool = True
+    tas_replace_node_after_fixed_time: bool = False
     topology: TopologyGates = DEFAULT_GATES
 
 

@@ -137,7 +137,7 @@ class QuotaPlane:
         self.statuses = Statuses(context, self.state, self.watches)
         self._nodes = NodeView(context, self._templates(), nodes)
         self._nodes.seen = self._pod_seen
-        self._grounds = GroundView(self.state, self._nodes, self._places_due.add)
+        self._grounds = GroundView(self.state, self._nodes, self._places_due.add, context.clock)
         self._ungater = TopologyUngater(context, self.state, self._nodes, self._grounds.failed)
         self.waiting = Waiting(context, self.state, self.watches, lambda: self.held_pairs.ledger)
         self._budgets_changed = asyncio.Event()

@@ -1,8 +1,8 @@
 """The nodes that the engine places pods on, as they are between two runs of cycles.
 
 What a node has free for topologies is what it offers less what its pods use, but for the pods of
-workloads that hold places: those are counted by their assignments. A node that is not ready has a
-taint that says so, and is no place. Whenever a node, or what uses it, has changed, the
+workloads that hold places: those are counted by their assignments. A node that is not ready is no
+place. Whenever a node, or what uses it, has changed, the
 ClusterQueues whose flavors have topologies are tried again.
 
 Source: specification of topology-aware scheduling, sections 2.1 to 2.3; of its section 9 that pods
@@ -12,12 +12,12 @@ which belong to a workload with places count through that workload alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final
 
+from kubeworld.units.clock import Clock
 from reprieve.engine.cluster.rows import NodeRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.quota.assigning.constraints import Taint
-from reprieve.engine.quota.failing_nodes import failing_nodes
+from reprieve.engine.quota.failing_nodes import NodeCondition, failing_nodes
 from reprieve.engine.quota.holdings.placed import placing_keys, queues_with_places
 from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.node_failures import Marks, marks_of
@@ -29,9 +29,6 @@ from reprieve.units.ids import Uid
 
 __all__ = ["GroundView", "nodes_of"]
 
-#: Taints of nodes that are not ready.
-_NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-
 
 class GroundView:
     """Hands the nodes to the engine where flavors have topologies.
@@ -39,8 +36,11 @@ class GroundView:
     `changed` is told of each Workload with places whenever nodes have changed.
     """
 
-    def __init__(self, state: QuotaState, nodes: NodeView, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, state: QuotaState, nodes: NodeView, changed: Callable[[str], None], clock: Clock
+    ) -> None:
         self._state = state
+        self._clock = clock
         self._changed = changed
         self._nodes = nodes
         self._known: list[TopologyNode] | None = None
@@ -107,12 +107,15 @@ class GroundView:
         def runs_on(host: str) -> bool:
             return host in hosts and self._runs_on(key, hosts[host].name)
 
-        def taints_of(host: str) -> tuple[Taint, ...] | None:
-            # As they are now: no decision may have been made since a taint came.
+        def node_of(host: str) -> NodeCondition | None:
+            # As it is now: no decision may have been made since it changed.
             row = self._nodes.node(hosts[host].name) if host in hosts else None
-            return None if row is None else _taints(row)
+            if row is None:
+                return None
+            return NodeCondition(_taints(row), row.ready, row.unready_since)
 
-        return failing_nodes(workload, self._state.configuration, places, runs_on, taints_of)
+        now = self._clock.wall()
+        return failing_nodes(workload, self._state.configuration, places, now, runs_on, node_of)
 
     def _by_host(self, snapshot: Snapshot) -> Mapping[str, NodeRow]:
         if snapshot.nodes is not self._named_of:
@@ -158,7 +161,7 @@ def nodes_of(snapshot: Snapshot, placed: Collection[Uid]) -> list[TopologyNode]:
                 row.labels,
                 dict(zip(names, amounts, strict=True)),
                 _taints(row),
-                all(each.key not in _NOT_READY for each in row.taints),
+                row.ready,
                 row.unschedulable,
             )
         )
