@@ -78,17 +78,38 @@ def _federated(age_s: int) -> Any:
     return answer
 
 
+def _answered(age_s: int) -> Any:
+    """Return what answers queries as at an earlier time, like a proxy that stores answers."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        at = (LoopClock().wall() - age_s * SECOND) / SECOND
+        of = {"__name__": "gpu_gfx_activity", "namespace": NAMESPACE, "pod": "alone"}
+        data = {"resultType": "vector", "result": [{"metric": of, "value": [at, "0"]}]}
+        return web.json_response({"status": "success", "data": data})
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("intake", "source"),
+    [(_federated, "{url}/federate"), (_answered, "prometheus+{url}?query=gpu_gfx_activity")],
+)
 @pytest.mark.parametrize(
     ("age_s", "literal", "phase"),
-    [(30, "", "Idle"), (3_600, "", "Active"), (3_600, "sampleTimesIgnored: true", "Idle")],
+    [
+        (30, "", "Idle"),
+        (3_600, "", "Active"),
+        (-3_600, "", "Active"),
+        (3_600, "sampleTimesIgnored: true", "Idle"),
+    ],
 )
-async def test_a_sample_that_is_old_by_its_own_time_makes_nobody_idle(
-    site: Site, age_s: int, literal: str, phase: str
+async def test_a_sample_of_another_time_by_its_own_clock_makes_nobody_idle(
+    site: Site, intake: Any, source: str, age_s: int, literal: str, phase: str
 ) -> None:
     await site.create(pod("alone", 4, enabled="true"))
     config = f"gpuPreemption: {{literal: {{{literal}}}}}\n" if literal else ""
-    async with serving(_federated(age_s)) as url:
-        variables = {"GPU_PREEMPTION_METRICS_ENDPOINT": f"{url}/federate"}
+    async with serving(intake(age_s)) as url:
+        variables = {"GPU_PREEMPTION_METRICS_ENDPOINT": source.format(url=url)}
         operator = await site.run(variables, config=config)
         await site.until_phase("Pod/alone", phase)
         await asyncio.sleep(120)
@@ -236,7 +257,7 @@ async def test_a_prometheus_server_is_asked_with_the_query(site: Site) -> None:
         result = [
             {
                 "metric": {"namespace": NAMESPACE, "pod": name, "gpu_id": "0"},
-                "value": [1_760_000_000.0, value],
+                "value": [LoopClock().wall() / SECOND, value],
             }
             for name, value in (("alone", "0.5"), ("busy", "70"))
         ]

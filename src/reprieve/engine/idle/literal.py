@@ -150,7 +150,7 @@ SWITCHES: Final[tuple[Switch, ...]] = (
     Switch(
         "sampleTimesIgnored",
         "section 10",
-        "A sample whose line carries a time older than the freshness window is dropped.",
+        "A sample whose own time is farther from now than the freshness window is dropped.",
         "The time on a line is not read: a dead exporter's last value counts as of now.",
         "sample_times_ignored",
     ),

@@ -6,9 +6,11 @@ the exporter's labels; in which order they are read is in `engine.idle.vendors`.
 `max_over_time` drop the family's name; such series belong to the first metric where all in use are
 of one vendor and scale, or to the one that the source names.
 
-Each series is read as soon as it is complete and then dropped, so that no more than one of them is
-held; what stands around them is small. Anybody whose targets the server scrapes can publish series
-about other people's pods, which is why a query should name the exporters' `job` or `namespace`.
+The instant of a series is that of the query: an answer that a proxy has stored is an old one, like
+a line with a time of its own. Each series is read as soon as it is complete and then dropped, so
+that no more than one of them is held; what stands around them is small. Anybody whose targets the
+server scrapes can publish series about other people's pods, which is why a query should name the
+exporters' `job` or `namespace`.
 Source: Prometheus HTTP API, instant queries; idle signals, 1 and 2.
 """
 
@@ -34,6 +36,9 @@ __all__ = ["VectorParser"]
 
 #: What one series, or all that is no series, may take; both are held as a whole.
 MAXIMUM_PART_BYTES: Final = 1 << 20
+
+#: Seconds of an instant that can be told in nanoseconds, in 64 bits.
+_FARTHEST_S: Final = 9e9
 
 _TEXT: Final = rb'"(?:[^"\\]++|\\.)*+"'
 _FLAT: Final = rb"[^{}\[\]\"]++|" + _TEXT
@@ -170,7 +175,12 @@ class VectorParser:
             return
         vendor, metric = family
         outcome = read_value(
-            vendor, metric.name, metric.scale, series.metric, _number(series.value[1])
+            vendor,
+            metric.name,
+            metric.scale,
+            series.metric,
+            _number(series.value[1]),
+            _milliseconds(series.value[0]),
         )
         if outcome is None:
             self._unassigned += 1
@@ -199,6 +209,12 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise MalformedExposition(f"{text[:40]!r} is not a number of the query API") from None
+
+
+def _milliseconds(instant: float) -> int:
+    if not abs(instant) < _FARTHEST_S:
+        raise MalformedExposition(f"{instant!r} is not an instant of the query API")
+    return round(instant * 1_000)
 
 
 def _no_answer(why: object) -> MalformedExposition:

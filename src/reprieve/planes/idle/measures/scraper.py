@@ -142,7 +142,7 @@ class Scraper:
         on_poll: Callable[[Poll], None],
         freshness: int | None = None,
     ) -> None:
-        """`freshness`: how old a sample may be by its own time; None: that is not looked at."""
+        """`freshness`: how far from now a sample's own time may be; None: it is not read."""
         self._freshness = freshness
         self._sources = sources
         self._services = services
@@ -224,10 +224,13 @@ class Scraper:
         )
 
     def _is_old(self, sample: Sample, at: Nanos) -> bool:
-        """Return whether the time on a sample's line is too long ago: it is no use of now."""
+        """Return whether the own time of a sample is too far from now, either way.
+
+        The last value of an exporter whose clock was ahead would count until that time comes.
+        """
         if self._freshness is None or sample.at is None:
             return False
-        return at - sample.at * MILLISECOND > self._freshness
+        return abs(at - sample.at * MILLISECOND) > self._freshness
 
 
 def _conflicts(spoken: Mapping[PodKey, Sequence[_Spoken]]) -> dict[PodKey, Conflict]:
