@@ -153,8 +153,9 @@ class QuotaMetrics:
         self._count("evicted_workloads", queue, reason, cause, name)
         if first:
             self._count("evicted_workloads_once", queue, reason, cause, name)
-        local = (place.local_queue, place.namespace)
-        self._count("local_queue_evicted_workloads", *local, reason, cause, name)
+        if place.local_queue:
+            local = (place.local_queue, place.namespace)
+            self._count("local_queue_evicted_workloads", *local, reason, cause, name)
         if ready_for is not None:
             self._observe("pods_ready_to_evicted_time_seconds", ready_for, queue, reason, cause)
 
@@ -221,10 +222,12 @@ class QuotaMetrics:
 
     def _both(self, name: str, place: Place) -> None:
         self._count(name, place.cluster_queue, place.priority_class)
-        local = (place.local_queue, place.namespace)
-        self._count(f"local_queue_{name}", *local, place.priority_class)
+        if place.local_queue:
+            local = (place.local_queue, place.namespace)
+            self._count(f"local_queue_{name}", *local, place.priority_class)
 
     def _both_observe(self, name: str, place: Place, seconds: float) -> None:
         self._observe(name, seconds, place.cluster_queue, place.priority_class)
-        local = (place.local_queue, place.namespace)
-        self._observe(f"local_queue_{name}", seconds, *local, place.priority_class)
+        if place.local_queue:
+            local = (place.local_queue, place.namespace)
+            self._observe(f"local_queue_{name}", seconds, *local, place.priority_class)

@@ -45,6 +45,8 @@ from reprieve.planes.quota.job_reconciler.lineages import Lineages
 from reprieve.planes.quota.pod_reconcilers.pod_facts import PodFacts
 from reprieve.planes.quota.queue_status.tallies import Tallies, standing_of
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
+from reprieve.telemetry.capped_names import OTHER
+from reprieve.telemetry.quota import Place
 from reprieve.wording.kueue import decision_failed
 
 __all__ = ["QuotaState", "key_of", "says_why"]
@@ -206,6 +208,22 @@ class QuotaState:
         row = self._context.ranking.of(found)
         self._row_of[key] = (workload, row)
         return row
+
+    def place(self, workload: kueue.Workload) -> Place:
+        """Return where a Workload counts; without a reservation its ClusterQueue is empty.
+
+        Whoever makes Workloads makes up names of queues and classes: those that are not there have
+        no series of their own.
+        """
+        admission, reference = workload.status.admission, workload.spec.priority_class_ref
+        namespace, queue = workload.metadata.namespace, workload.spec.queue_name
+        known = self._watches.local_queues.cache.named(namespace, queue) is not None
+        name = "" if reference is None else reference.name
+        caches = self._watches.classes.cache, self._watches.priorities.cache
+        if name and all(each.named("", name) is None for each in caches):
+            name = OTHER
+        cluster_queue = "" if admission is None else admission.cluster_queue
+        return Place(cluster_queue, namespace, queue if known else "", name)
 
     def party(self, ref: ObjectRef) -> Party | None:
         """Return the lineage of a Workload that is there."""

@@ -44,7 +44,7 @@ from reprieve.planes.quota.deciding.failed_nodes import FailedNodes
 from reprieve.planes.quota.deciding.held_pairs import HeldPairs
 from reprieve.planes.quota.deciding.node_view import NodeView
 from reprieve.planes.quota.deciding.preemptions import Preemptions
-from reprieve.planes.quota.queue_status.meters import place_of, ready_for
+from reprieve.planes.quota.queue_status.meters import ready_for
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.workload_status.admissions import Admissions
 from reprieve.planes.quota.workload_status.explanations import Explanations
@@ -233,7 +233,7 @@ class CarryOut:
 
     def _evicted(self, stored: Workload, marking: Marking) -> None:
         self._context.quota_metrics.evicted(
-            place_of(stored),
+            self._state.place(stored),
             "Preempted",
             first=evictions_of(stored, "Preempted") == 1,
             ready_for=ready_for(stored, self._context.clock.wall()),

@@ -25,7 +25,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.deciding.grounds import GroundView
-from reprieve.planes.quota.queue_status.meters import place_of, ready_for
+from reprieve.planes.quota.queue_status.meters import ready_for
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.workload_status.transitions import evicted, evictions_of
 from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
@@ -150,7 +150,7 @@ class FailedNodes:
                     told = EventText("Normal", event, message)
                     self._context.announce(reference_of(stored), told)
                     self._context.quota_metrics.evicted(
-                        place_of(stored),
+                        self._state.place(stored),
                         NODE_FAILURES,
                         first=evictions_of(stored, NODE_FAILURES) == 1,
                         ready_for=ready_for(stored, self._context.clock.wall()),

@@ -21,22 +21,10 @@ from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_
 from reprieve.planes.quota.context import QuotaContext
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Held
-from reprieve.telemetry.quota import Place
 
-__all__ = ["Meters", "count_ungated", "devices_held", "lost_with", "place_of", "ready_for"]
+__all__ = ["Meters", "count_ungated", "devices_held", "lost_with", "ready_for"]
 
 _GROUP: Final = "kueue.x-k8s.io/is-group-workload"
-
-
-def place_of(workload: Workload) -> Place:
-    """Return where a Workload stands; without a reservation its ClusterQueue is empty."""
-    admission, reference = workload.status.admission, workload.spec.priority_class_ref
-    return Place(
-        admission.cluster_queue if admission is not None else "",
-        workload.metadata.namespace,
-        workload.spec.queue_name,
-        reference.name if reference is not None else "",
-    )
 
 
 def ready_for(workload: Workload, now: int) -> float | None:
@@ -93,7 +81,7 @@ class Meters:
         before, after, now = old.object, new.object, self._context.clock.wall()
         if before.status.conditions == after.status.conditions:
             return
-        metrics, place = self._context.quota_metrics, place_of(after)
+        metrics, place = self._context.quota_metrics, self._state.place(after)
         # Nothing is counted any more for a queue whose series are gone.
         queues = self._state.configuration.cluster_queues
         if place.cluster_queue and place.cluster_queue not in queues:

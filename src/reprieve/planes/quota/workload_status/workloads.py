@@ -30,7 +30,7 @@ from reprieve.kube.errors import NotFound
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup, is_of_one_pod
-from reprieve.planes.quota.queue_status.meters import place_of, ready_for
+from reprieve.planes.quota.queue_status.meters import ready_for
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import WORKLOADS
 from reprieve.planes.quota.workload_status.deadlines import pods_ready_until, runs_until
@@ -302,7 +302,7 @@ class WorkloadReconciler:
             told = f"{told}DueTo{cause}"
         self._announce(stored, "Normal", told, message)
         self._context.quota_metrics.evicted(
-            place_of(stored),
+            self._state.place(stored),
             reason,
             first=evictions_of(stored, reason, cause) == 1,
             cause=cause,
