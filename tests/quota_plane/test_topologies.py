@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from reprieve.answers.preemptions.recorded import judged
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.resource import NODES, PODS
+from reprieve.planes.quota.deciding.node_view import NodeView
 from tests.quota_plane.gated_site import gated_site
 from tests.quota_plane.kind_stories import ROWS, manifest, resource
 from tests.quota_plane.site import (
@@ -231,6 +234,44 @@ async def lose(cluster: Site, host: str) -> None:
     for pod in page.items:
         if pod["spec"].get("nodeName") == host:
             await cluster.client.delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_seconds=0)
+
+
+async def test_after_a_start_no_quota_is_given_before_nodes_and_what_is_on_them_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jobs that wait do not ask for a topology: their queue has no other flavors."""
+    listed, read = asyncio.Event(), NodeView.cluster
+    objects = (*queues(cpu=3), flavor("plain"), local_queue("beside", "without"))
+    without = cluster_queue("without", 100)
+    without["spec"]["resourceGroups"][0]["flavors"][0]["name"] = "plain"
+    nodes = [*racks(a="r1", b="r1"), node("beside")]
+    other = job("other", "beside", pods=1)
+    other["spec"]["template"]["spec"]["nodeSelector"] = {HOST: "beside"}
+    async with site(tmp_path, *objects, without, nodes=nodes) as cluster:
+        await cluster.create(job("first", pods=3))
+        await cluster.until_admitted("first")
+        await cluster.create(job("second", pods=4), job("third", pods=2, cpu="8"))
+
+        async def queued() -> bool:
+            return {"first", "second", "third"} == (await cluster.workloads()).keys()
+
+        await cluster.until("all are queued", queued)
+        await cluster.stop()
+        await cluster.change_queue("team", cluster_queue("team", 100)["spec"])
+        known = lambda view: read(view) if listed.is_set() else None  # noqa: E731
+        monkeypatch.setattr(NodeView, "cluster", known)
+        await cluster.start()
+        await cluster.create(other)
+        await cluster.until_admitted("first", "other")
+        listed.set()
+        await cluster.until_admitted("first", "other", "second")
+        assert await hosts(cluster, "second") == ["b"] * 4
+
+        async def told() -> bool:
+            said = (await cluster.conditions("third")).get("QuotaReserved", ("", "", ""))
+            return said[:2] == ("False", "TopologyPlacementFailed")
+
+        await cluster.until("the third fits no node", told)
 
 
 async def test_pods_of_a_failed_node_get_another_one_of_their_rack_and_the_others_stay(

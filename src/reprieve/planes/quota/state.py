@@ -92,6 +92,8 @@ class QuotaState:
         self._faults = Faults()
         # Of these those with quota that is not counted, and the ClusterQueue that it is of.
         self._uncounted: dict[str, str] = {}
+        # ClusterQueues that place pods on nodes which are not known yet.
+        self.unplaced: frozenset[str] = frozenset()
         # Workloads that wait and do not say why.
         self.unexplained: set[str] = set()
         # Workloads whose admission is on its way to the API server.
@@ -279,7 +281,7 @@ class QuotaState:
                 if key in self._faults:
                     self._faults.forget(key)
                     self._uncounted.pop(key, None)
-        self.queues.uncounted = frozenset(
+        self.queues.uncounted = self.unplaced.union(
             name
             for queue in self._uncounted.values()
             for name in self.holdings.related(queue) or [queue]

@@ -3,10 +3,11 @@
 What a node has free for topologies is what it offers less what its pods use, but for the pods of
 workloads that hold places: those are counted by their assignments. A node that is not ready is no
 place. Whenever a node, or what uses it, has changed, the
-ClusterQueues whose flavors have topologies are tried again.
+ClusterQueues whose flavors have topologies are tried again. Before nodes and pods are known they
+admit no workload.
 
-Source: specification of topology-aware scheduling, sections 2.1 to 2.3; of its section 9 that pods
-which belong to a workload with places count through that workload alone.
+Source: specification of topology-aware scheduling, sections 1.2 and 2.1 to 2.3; of its section 9
+that pods which belong to a workload with places count through that workload alone.
 """
 
 from __future__ import annotations
@@ -59,12 +60,14 @@ class GroundView:
         """Apply what has changed."""
         state = self._state
         queues = queues_with_places(state.configuration)
+        state.unplaced = frozenset(queues if self._known is None else ())
         if not queues:
             return
         self._nodes.place()
         snapshot = self._nodes.cluster()
         if snapshot is None:
             return
+        state.unplaced = frozenset()
         nodes = nodes_of(snapshot, self._placed_pods())
         if nodes != self._known or state.configuration is not self._configuration:
             self._known, self._configuration = nodes, state.configuration
