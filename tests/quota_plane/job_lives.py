@@ -104,6 +104,27 @@ class AJobRunsWithFewerPods(Life):
         await self.until("it runs again", again)
 
 
+class TheLastPodsOfAJobWithFewerMakeRoom(Life):
+    """Two of four pods were admitted: once one pod is left to run, the other's quota is free."""
+
+    async def tell(self) -> None:
+        notes = {f"{PREFIX}job-min-parallelism": "1"}
+        await self.client.create(JOBS, self.job("low", pods=4, annotations=notes), dict)
+
+        async def runs(name: str, count: int) -> bool:
+            return len(await self.job_pods(name)) == count
+
+        await self.until("two of four run", lambda: runs("low", 2))
+        await self.client.create(JOBS, self.job("next", pods=1), dict)
+        for pod in await self.job_pods("low"):
+            await succeed(self.cluster, pod)
+        await self.until("the other two run", lambda: runs("low", 2))
+        assert not await self.job_pods("next")
+        await succeed(self.cluster, (await self.job_pods("low"))[0])
+        await self.until("the next one runs", lambda: runs("next", 1))
+        assert await runs("low", 1)
+
+
 class AJobThatIsChangedIsQueuedAnew(Life):
     """A running job that asks for something else is stopped, and gets another Workload."""
 

@@ -22,6 +22,7 @@ from tests.quota_plane.job_lives import (
     AJobThatIsRefusedHoldsNoQuota,
     JobsBelowAQueuedOneAreNotQueued,
     PodsThatHaveEndedMakeRoom,
+    TheLastPodsOfAJobWithFewerMakeRoom,
 )
 from tests.quota_plane.kind_stories import ROWS, definition, resource
 from tests.quota_plane.life import Life
@@ -54,6 +55,7 @@ LIVES: dict[str, type[Life]] = {
         AJobRunsWithFewerPods,
         AJobThatIsChangedIsQueuedAnew,
         PodsThatHaveEndedMakeRoom,
+        TheLastPodsOfAJobWithFewerMakeRoom,
         AJobLosesItsWorkload,
         AJobTakesTheWorkloadThatItNames,
         AJobThatIsRefusedHoldsNoQuota,

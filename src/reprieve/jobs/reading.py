@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubeworld.objects.paths import Json, first, total, values
@@ -78,16 +78,25 @@ def end(kind: JobKind, job: Json) -> End | None:
     return None
 
 
-def reclaimable(kind: JobKind, job: Json) -> list[tuple[str, int]]:
+def reclaimable(
+    kind: JobKind, job: Json, counts: Mapping[str, int] | None = None
+) -> list[tuple[str, int]]:
     """Return how many pods of each pod set will not be started any more, where there are some.
 
     Kinds whose pods run up to `parallelism` at a time need fewer at the end; others tell how many
     replicas have succeeded.
+
+    Args:
+        kind: of the job.
+        job: as JSON.
+        counts: pods of each pod set in its Workload. A job that was admitted with fewer pods has a
+            lower `parallelism`, and what it does not start any more is counted from the Workload's.
     """
     found = found_pod_sets(kind, job)
     if kind.min_count and found:
-        surplus = _surplus(job)
-        return [(found[0].name, surplus)] if surplus else []
+        name = found[0].name
+        surplus = _surplus(job, (counts or {}).get(name, 0))
+        return [(name, surplus)] if surplus else []
     if kind.progress is None:
         return []
     done = {
@@ -123,7 +132,7 @@ def digest(pod_sets: Sequence[Json], *, tolerations: bool = False) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def _surplus(job: Json) -> int:
+def _surplus(job: Json, count: int) -> int:
     parallelism, completions = first(job, "spec.parallelism"), first(job, "spec.completions")
     if not isinstance(parallelism, int) or not isinstance(completions, int):
         return 0
@@ -138,7 +147,9 @@ def _surplus(job: Json) -> int:
             completions,
         )
     left = completions - done
-    return parallelism - left if parallelism > 1 and done > 0 and left < parallelism else 0
+    if parallelism <= 1 or done <= 0 or left >= parallelism:
+        return 0
+    return max(count, parallelism) - left
 
 
 def _ranges(text: str) -> Iterator[tuple[int, int]]:

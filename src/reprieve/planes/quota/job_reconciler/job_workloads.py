@@ -295,7 +295,8 @@ class JobWorkloads:
         """Show in the Workload whether the pods are ready, and which are not needed any more."""
         admitted = is_condition_true(workload, "Admitted")
         ready = admitted and not is_suspended(kind, job) and is_ready(kind, job)
-        surplus = reclaimable(kind, job)
+        counts = {each.name: each.count for each in workload.spec.pod_sets}
+        surplus = reclaimable(kind, job, counts)
         reclaims = bool(kind.min_count) or kind.progress is not None
         now = self._context.clock.wall()
         unasked = self._context.options.pods_ready is None
