@@ -135,6 +135,35 @@ def test_an_app_wrapper_is_told_in_its_components() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("template.spec.workerGroupSpecs[1].template", [("name-0", 3, "2")]),
+        ("template.spec.workerGroupSpecs[2].template", []),
+        ("template.spec.workerGroupSpecs[-1].template", []),
+        ("template.spec.workerGroupSpecs[*].template", []),
+        ("template.spec.workerGroupSpecs[1.template", []),
+        ("template.spec.workerGroupSpecs[1][0].template", []),
+        ("template.spec.headGroupSpec[0].template", []),
+        ("template.spec.workerGroupSpecs.template", []),
+    ],
+)
+def test_pods_of_an_app_wrapper_are_found_at_indexes_of_lists(
+    path: str, found: list[tuple[str, int, str]]
+) -> None:
+    """Its webhook writes such paths for the worker groups of a RayCluster and the jobs of a set."""
+
+    def group(cpu: str) -> Json:
+        container = {"name": "w", "resources": {"requests": {"cpu": cpu}}}
+        return {"template": {"spec": {"containers": [container]}}}
+
+    spec = {"headGroupSpec": group("1"), "workerGroupSpecs": [group("1"), group("2")]}
+    wrapped = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": spec}
+    component = {"podSets": [{"replicas": 3, "path": path}], "template": wrapped}
+    job = {"metadata": {"name": "name"}, "spec": {"components": [component]}}
+    assert shapes("AppWrapper", job) == found
+
+
 def test_pods_that_an_app_wrapper_declares_are_numbered_as_it_says() -> None:
     prefix = "workload.codeflare.dev.appwrapper/tas"
     row, job = ROWS["AppWrapper"], obj("AppWrapper")
@@ -327,6 +356,16 @@ def test_the_last_pods_of_a_job_are_fewer(spec: Json, status: Json, surplus: int
     job = {"spec": {**spec, "template": template()}, "status": status}
     wanted = [("main", surplus)] if surplus else []
     assert reclaimable(ROWS["Job"], job) == wanted
+
+
+@pytest.mark.parametrize(("done", "left"), [(1, 6), (2, 6), (3, 3), (5, 1)])
+def test_the_last_pods_of_a_job_admitted_with_fewer_are_counted_from_its_workload(
+    done: int, left: int
+) -> None:
+    spec = {"parallelism": 4, "completions": 6, "template": template()}
+    job = {"spec": spec, "status": {"succeeded": done}}
+    surplus = dict(reclaimable(ROWS["Job"], job, {"main": 6}))
+    assert 6 - surplus.get("main", 0) == left
 
 
 def test_a_job_that_another_controller_left_half_stopped_counts_as_running() -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kubeworld.objects.paths import Json, first, values
-from kubeworld.units.untrusted import LONGEST_NAME, Form, integer_or_none
+from kubeworld.objects.paths import Json, first, indexed, values
+from kubeworld.units.untrusted import Form, integer_or_none
 from reprieve.api.kueue_topology import topology_request
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import Asked, Components, JobKind, PodSetSource
@@ -180,7 +180,7 @@ def _of_component(components: Components, component: Json) -> Iterator[Found]:
     declared = component.get(components.declared)
     if declared:
         for each in declared:
-            template = _at(component, str(each.get("path", "")))
+            template = indexed(component, str(each.get("path", "")))
             if isinstance(template, dict):
                 replicas = each.get("replicas", 1)
                 yield _numbered(
@@ -213,13 +213,6 @@ def _numbered(found: Found, annotations: object) -> Found:
         replica=replica if isinstance(replica, str) else "",
         replicas=(integer_or_none(count, 0) or 0) if isinstance(count, str) else 0,
     )
-
-
-def _at(component: Json, path: str) -> Any:
-    """Return what stands at a path that a tenant wrote: names alone, so that it is no search."""
-    if len(path) > LONGEST_NAME or "*" in path:
-        return None
-    return first(component, path)
 
 
 def _composed(asked: Asked, template: Json, flat: Json) -> Json:

@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeGuard
 
+from kubeworld.kinds.app_wrappers import wrapped_objects
 from kubeworld.kinds.training import Read, job_set_of
 from kubeworld.objects.owners import template_hash
 
@@ -243,11 +244,9 @@ def _inference_service(name: str, spec: _Spec) -> list[Child | Pods]:
 
 def _app_wrapper(name: str, spec: _Spec) -> list[Child | Pods]:
     made: list[Child | Pods] = []
-    for position, component in enumerate(spec.get("components") or ()):
-        template = component.get("template")
-        if isinstance(template, dict) and template.get("apiVersion") and template.get("kind"):
-            named = (template.get("metadata") or {}).get("name") or f"{name}-{position}"
-            made.append(Child(template["apiVersion"], template["kind"], named, template))
+    for position, whole in enumerate(wrapped_objects(name, spec)):
+        named = (whole.get("metadata") or {}).get("name") or f"{name}-{position}"
+        made.append(Child(whole["apiVersion"], whole["kind"], named, whole))
     return made
 
 

@@ -1,6 +1,7 @@
 """Fields of an object by path: names joined by dots, `*` for every item or value.
 
-The last name may have dots itself, as those of annotations do.
+The last name may have dots itself, as those of annotations do. AppWrappers have paths of their own,
+with the indexes of lists and without a search: `template.spec.workerGroupSpecs[0].template`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["first", "put", "total", "values"]
+from kubeworld.units.untrusted import LONGEST_NAME, Unreadable, read_integer
+
+__all__ = ["first", "indexed", "put", "total", "values"]
 
 Json = dict[str, Any]
 
@@ -32,6 +35,23 @@ def values(obj: Any, path: str) -> Iterator[Any]:
 def first(obj: Any, path: str) -> Any:
     """Return what stands first at `path`, or None."""
     return next(values(obj, path), None)
+
+
+def indexed(obj: Any, path: str) -> Any:
+    """Return what stands at a path that a tenant wrote, names and indexes, or None."""
+    if len(path) > LONGEST_NAME:
+        return None
+    for step in path.split("."):
+        name, *indexes = step.split("[")
+        obj = obj.get(name) if isinstance(obj, dict) else None
+        for index in indexes:
+            if not isinstance(obj, list) or not index.endswith("]"):
+                return None
+            try:
+                obj = obj[read_integer(index[:-1], 0, len(obj) - 1)]
+            except Unreadable:
+                return None
+    return obj
 
 
 def total(obj: Any, path: str) -> int:
