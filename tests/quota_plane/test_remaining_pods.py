@@ -171,3 +171,94 @@ async def test_a_ray_cluster_that_never_was_ready_gives_its_quota_back_with_its_
         assert (True, True) in seen
         # Asked in this order: a pod that was there after the quota was free would be seen.
         assert (True, False) not in seen
+
+
+def slow(name: str, seconds: int = 20) -> Object:
+    """Return a template of pods that take so long to end."""
+    container = {"name": name, "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    spec = {
+        "terminationGracePeriodSeconds": 60,
+        "restartPolicy": "Never",
+        "containers": [container],
+    }
+    notes = {"sim.reprieve.dev/termination-time": f"{seconds}s"}
+    return {"metadata": {"annotations": notes}, "spec": spec}
+
+
+def heads(seconds: int) -> Object:
+    return {"headGroupSpec": {"rayStartParams": {}, "template": slow("head", seconds)}}
+
+
+SUBMITTED = {"shutdownAfterJobFinishes": True}
+#: Kinds whose pods belong to objects that their controllers make, by what takes long to end.
+NESTED: dict[str, tuple[str, Object]] = {
+    "the head of a RayService": ("RayService", {"rayClusterConfig": heads(20)}),
+    "the head of a RayJob": (
+        "RayJob",
+        {**SUBMITTED, "submitterPodTemplate": slow("submit", 1), "rayClusterSpec": heads(20)},
+    ),
+    "what submits a RayJob": (
+        "RayJob",
+        {**SUBMITTED, "submitterPodTemplate": slow("submit", 20), "rayClusterSpec": heads(1)},
+    ),
+    "a pod of an AppWrapper": (
+        "AppWrapper",
+        {
+            "components": [
+                {
+                    "template": {
+                        "apiVersion": "v1",
+                        "kind": "Pod",
+                        **slow("c"),
+                        "metadata": {"name": "p", **slow("c")["metadata"]},
+                    }
+                }
+            ]
+        },
+    ),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("which", NESTED)
+async def test_pods_of_objects_that_its_controller_made_hold_its_quota(
+    which: str, tmp_path: Path
+) -> None:
+    kind, spec = SAID_EARLY[NESTED[which][0]], NESTED[which][1]
+    async with gated_site(
+        tmp_path,
+        flavor(),
+        cluster_queue("cq", 4),
+        local_queue("q", "cq"),
+        kinds=(kind,),
+        nodes=[node("node-0")],
+        prepare=prepare,
+    ) as cluster:
+        client, jobs = cluster.client, resource(kind)
+        metadata = {"name": "w", "namespace": NAMESPACE, "labels": {QUEUE: "q"}}
+        body = {"metadata": metadata, "spec": spec}
+        put(body, kind.suspend, True)
+        await client.create(jobs, body, dict)
+        count = 2 if kind.kind == "RayJob" else 1
+
+        async def runs() -> bool:
+            pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+            phases = [first(each, "status.phase") for each in pods]
+            return phases == ["Running"] * count
+
+        await cluster.until("its pods run", runs)
+        (workload,) = (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+        at = workload["metadata"]["name"]
+        await client.patch(WORKLOADS, NAMESPACE, at, {"spec": {"active": False}}, dict)
+        seen: set[tuple[bool, bool]] = set()
+
+        async def free() -> bool:
+            held = (await reserved(cluster))[1]
+            pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+            seen.add((bool(pods), held))
+            return not held
+
+        await cluster.until("the quota is free", free)
+        assert (True, True) in seen
+        # Asked in this order: a pod that was there after the quota was free would be seen.
+        assert (True, False) not in seen

@@ -243,6 +243,8 @@ class JobKind(_Row, frozen=True):
         ready: tests of which one holds when all pods are ready.
         active: tests of which one holds while there are pods.
         pods: how its pods are found where `active` may say too early that there are none.
+        marked: whether pods are found by what admission gave them, too; not where `pods` or
+            `active` covers all of them at any time.
         on_hold: tests of which one holds while it needs no quota, and will not start.
         unmanaged: tests of which one holds for a job that is left alone.
         progress: replicas that have succeeded and whose quota is free.
@@ -272,6 +274,7 @@ class JobKind(_Row, frozen=True):
     ready: list[Test] = []
     active: list[Test] = []
     pods: list[Labelled] = []
+    marked: bool = True
     on_hold: list[Test] = []
     unmanaged: list[Test] = []
     progress: Progress | None = None

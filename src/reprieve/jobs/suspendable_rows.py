@@ -64,6 +64,7 @@ def _job() -> JobKind:
             )
         ],
         active=[Test(positive=["status.active", "status.terminating"])],
+        marked=False,
         min_count="kueue.x-k8s.io/job-min-parallelism",
         equal_count="kueue.x-k8s.io/job-completions-equal-parallelism",
         dropped_labels=[
@@ -111,6 +112,7 @@ def _job_set() -> JobKind:
         ],
         active=[Test(positive=["status.replicatedJobsStatus.*.active"])],
         pods=[Labelled(_JOB_SET_NAME)],
+        marked=False,
         progress=Progress("status.replicatedJobsStatus"),
     )
 
@@ -146,6 +148,7 @@ def _train_job() -> JobKind:
         active=[Test(positive=["status.jobsStatus.*.active"])],
         # Of the JobSet of its name.
         pods=[Labelled(_JOB_SET_NAME)],
+        marked=False,
         progress=Progress("status.jobsStatus"),
     )
 
@@ -172,6 +175,7 @@ def _training(kind: str, replicas: str, roles: Sequence[str], version: str = "v1
         ready=_RUNNING,
         active=[Test(positive=["status.replicaStatuses.*.active"])],
         pods=[Labelled("training.kubeflow.org/job-name")],
+        marked=False,
         priority=["spec.runPolicy.schedulingPolicy.priorityClass"],
     )
 
@@ -257,6 +261,7 @@ def _ray_kinds() -> list[JobKind]:
             ready=[Test(field="status.state", values=["ready"])],
             active=[Test(field="status.state", values=["ready"])],
             pods=[Labelled(_RAY_CLUSTER)],
+            marked=False,
         ),
         JobKind(
             api_version="ray.io/v1",
@@ -354,6 +359,7 @@ def _spark() -> JobKind:
         ],
         active=[Test(field=state, values=["RUNNING"])],
         pods=[Labelled("sparkoperator.k8s.io/app-name")],
+        marked=False,
         feature="SparkApplicationIntegration",
     )
 

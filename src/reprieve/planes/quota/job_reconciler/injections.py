@@ -19,7 +19,7 @@ from reprieve.jobs.pods import TOPOLOGY_GATE
 from reprieve.jobs.writing import WORKLOAD, Conflicting, Injection
 from reprieve.planes.quota.watches import Watches
 
-__all__ = ["injections"]
+__all__ = ["injections", "mark_of"]
 
 _POD_SET: Final = "kueue.x-k8s.io/podset"
 _LOCAL_QUEUE: Final = "kueue.x-k8s.io/local-queue-name"
@@ -77,6 +77,15 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
             assigned.count, selector, tolerations, labels, annotations, gates
         )
     return told
+
+
+def mark_of(workload: Workload) -> tuple[str, str]:
+    """Return a label of all pods that the Workload's admission marked, and its value if it has one.
+
+    Pods of other Workloads may have it, too; their annotation names another Workload.
+    """
+    queue = workload.spec.queue_name
+    return (_LOCAL_QUEUE, queue) if _VALUE.fullmatch(queue) else (_POD_SET, "")
 
 
 def _asks(request: TopologyRequest | None) -> bool:

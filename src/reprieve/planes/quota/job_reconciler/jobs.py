@@ -250,7 +250,7 @@ class JobReconciler:
             await self._workloads.finish(kind, job, at, workload, "OutOfSync", OUT_OF_SYNC)
         elif workload.status.admission is None:
             await self._workloads.update(kind, job, at, workload)
-        elif not is_active(kind, job) and not await self._has_pods(kind, job):
+        elif not is_active(kind, job) and not await self._has_pods(kind, job, workload):
             await self._restore(kind, job, at)
             await self._workloads.delete(kind, job, at, workload)
 
@@ -260,12 +260,12 @@ class JobReconciler:
         """Return whether all evicted pods have ended; `ended`: the status of the job shows none."""
         evicted = self._resumed.evicted(workload)
         if evicted is None:
-            return ended and not await self._has_pods(kind, job)
-        return not await has_remaining_pods(self._context.client, kind, job, evicted)
+            return ended and not await self._has_pods(kind, job, workload)
+        return not await has_remaining_pods(self._context.client, kind, job, workload, evicted)
 
-    async def _has_pods(self, kind: JobKind, job: Json) -> bool:
+    async def _has_pods(self, kind: JobKind, job: Json, workload: Workload) -> bool:
         """Return whether pods of a stopped job remain; it is looked at again soon then."""
-        if not await has_remaining_pods(self._context.client, kind, job):
+        if not await has_remaining_pods(self._context.client, kind, job, workload):
             return False
         metadata = job["metadata"]
         soon = Nanos(self._context.clock.wall() + _LOOK_AGAIN)

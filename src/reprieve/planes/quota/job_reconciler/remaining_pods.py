@@ -2,8 +2,12 @@
 
 The status of many kinds tells that they are stopped, or not ready yet, while their pods still run
 down: a RayCluster's state, a JobSet's count of active jobs. The quota of a victim is free only when
-its pods are gone, so that the pods themselves are asked for, by the labels that the kind's own
-controller gives them (`JobKind.pods`).
+its pods are gone, so that the pods themselves are asked for:
+
+1. By the labels that the kind's own controller gives them (`JobKind.pods`).
+2. By what admission gave their templates (`JobKind.marked`): KubeRay clears the name of its cluster
+   from the status of a RayJob once the cluster is deleted, while its pods are not; and the pods of
+   the Job that submits have no label of the cluster.
 
 Source: specification of the quota plane, section 10.1, "a victim holds its quota until its pods are
 gone".
@@ -17,9 +21,12 @@ from typing import Any, Final
 from kubeworld.objects.paths import Json, first, values
 from kubeworld.objects.pods import is_over
 from kubeworld.units.instants import Nanos, instant_or_none
+from reprieve.api.kueue import Workload
 from reprieve.jobs.model import JobKind
+from reprieve.jobs.writing import WORKLOAD
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS
+from reprieve.planes.quota.job_reconciler.injections import mark_of
 
 __all__ = ["has_remaining_pods"]
 
@@ -28,11 +35,17 @@ _CONTROLLER: Final = "batch.kubernetes.io/controller-uid"  # on pods of Jobs
 
 
 async def has_remaining_pods(
-    client: Reader, kind: JobKind, job: Json, before: Nanos | None = None
+    client: Reader, kind: JobKind, job: Json, workload: Workload, before: Nanos | None = None
 ) -> bool:
     """Return whether a pod of the job is still there and has not ended.
 
-    `before`: only of those that were created by then, of kinds that are asked about by status, too.
+    Args:
+        client: that lists pods.
+        kind: of the job.
+        job: as JSON.
+        workload: of the job, whose admission marked the pods.
+        before: only of those that were created by then, of kinds that are asked about by status,
+            too.
 
     Raises:
         ApiError: the pods cannot be listed.
@@ -42,17 +55,32 @@ async def has_remaining_pods(
     if before is not None and not kind.pods:
         selected = [(_CONTROLLER, str(job["metadata"]["uid"]))]
     for label, value in selected:
-        page = await client.list(
-            PODS, dict[str, Any], namespace=namespace, label_selector=f"{label}={value}"
-        )
-        for pod in page.items:
-            # Copies of a cluster do not select by labels.
-            labels = first(pod, "metadata.labels") or {}
-            if before is not None and _created(pod) > before:
-                continue
-            if labels.get(label) == value and not is_over(pod):
+        for pod in await _live(client, namespace, label, value, before):
+            if (first(pod, "metadata.labels") or {}).get(label) == value:
                 return True
+    if not kind.marked:
+        return False
+    label, value = mark_of(workload)
+    for pod in await _live(client, namespace, label, value, before):
+        if (first(pod, "metadata.annotations") or {}).get(WORKLOAD) == workload.metadata.name:
+            return True
     return False
+
+
+async def _live(
+    client: Reader, namespace: str, label: str, value: str, before: Nanos | None
+) -> list[Json]:
+    """Return the pods of a label that have not ended; any value where it is empty.
+
+    Copies of a cluster do not select by labels.
+    """
+    selector = f"{label}={value}" if value else label
+    page = await client.list(PODS, dict[str, Any], namespace=namespace, label_selector=selector)
+    return [
+        pod
+        for pod in page.items
+        if not is_over(pod) and (before is None or _created(pod) <= before)
+    ]
 
 
 def _created(pod: Json) -> Nanos:
