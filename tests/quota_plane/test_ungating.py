@@ -74,7 +74,14 @@ async def test_a_pod_that_comes_before_the_last_writes_are_seen_gets_what_is_lef
     state = SimpleNamespace(workload=lambda key: workload, holdings=SimpleNamespace(places=None))
     context: Any = SimpleNamespace(full_client=None, fence=None, clock=None)
     monkeypatch.setattr(ungating, "count_ungated", lambda *given: None)
-    ungater = TopologyUngater(context, state, nodes, lambda key: ())  # type: ignore[arg-type]
+    keeping: Any = SimpleNamespace(needed=lambda workload: {})
+    ungater = TopologyUngater(
+        context,
+        state,  # type: ignore[arg-type]
+        nodes,  # type: ignore[arg-type]
+        lambda key: (),
+        keeping,
+    )
     writer: Any = Writer()
     ungater._writer = writer
     # By name each comes before all that were there, and none of them is seen to be placed.

@@ -33,6 +33,7 @@ from reprieve.planes.quota.deciding.preemptions import Preemptions
 from reprieve.planes.quota.deciding.refused_evictions import RefusedEvictions
 from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup
 from reprieve.planes.quota.job_reconciler.jobs import JobReconciler
+from reprieve.planes.quota.pod_reconcilers.finished_pods import FinishedPods
 from reprieve.planes.quota.pod_reconcilers.pod_lookup import GROUP_PREFIX
 from reprieve.planes.quota.pod_reconcilers.pod_templates import PodTemplates
 from reprieve.planes.quota.pod_reconcilers.ungating import TopologyUngater
@@ -138,7 +139,10 @@ class QuotaPlane:
         self._nodes = NodeView(context, self._templates(), nodes)
         self._nodes.seen = self._pod_seen
         self._grounds = GroundView(self.state, self._nodes, self._places_due.add, context.clock)
-        self._ungater = TopologyUngater(context, self.state, self._nodes, self._grounds.failed)
+        finished = FinishedPods(self.state, self.writer)
+        self._ungater = TopologyUngater(
+            context, self.state, self._nodes, self._grounds.failed, finished
+        )
         self.waiting = Waiting(context, self.state, self.watches, lambda: self.held_pairs.ledger)
         self._budgets_changed = asyncio.Event()
         if context.governor is not None:

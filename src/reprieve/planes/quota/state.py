@@ -22,11 +22,12 @@ from reprieve.api import kueue
 from reprieve.api.reprieve import ObjectRef
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.quota.assigning.requests import held_amounts
+from reprieve.engine.quota.holdings.placed import queues_with_places
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.holdings.usage_based import Consumptions
 from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.waiting.faults import Faults
-from reprieve.engine.quota.waiting.queueing import offers_alike
+from reprieve.engine.quota.waiting.queueing import held_places, offers_alike
 from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.intake.quota_workloads import (
     PodSetRows,
@@ -319,7 +320,8 @@ class QuotaState:
         if found is None or row is None or row.admission is None:
             self.holdings.release(key)
             if holder is not None:
-                self._flush(self.holdings.tree.names[holder.queue])
+                name = self.holdings.tree.names[holder.queue]
+                self._flush(name, *self._sharing(holder.workload))
             self.tallies.put(key, None if found is None else standing_of(found, row))
             if found is None or row is None or found.metadata.deletion_timestamp:
                 self.queues.delete(key)
@@ -334,13 +336,18 @@ class QuotaState:
         if before != row:
             self.holdings.hold(row)
             if before is not None and not offers_alike(before, row):
-                self._flush(row.admission.cluster_queue)
+                self._flush(row.admission.cluster_queue, *self._sharing(before))
         amounts = tuple(held_amounts(row, self.configuration.settings))
         self.tallies.put(key, standing_of(found, row, amounts))
         self.took(key, found, row)
 
-    def _flush(self, cluster_queue: str) -> None:
-        self.queues.flush(self.holdings.related(cluster_queue) or [cluster_queue])
+    def _flush(self, cluster_queue: str, *others: str) -> None:
+        names = self.holdings.related(cluster_queue) or [cluster_queue]
+        self.queues.flush([*dict.fromkeys((*names, *others))])
+
+    def _sharing(self, workload: Workload) -> list[str]:
+        """Return the ClusterQueues that may place pods where a workload has places."""
+        return queues_with_places(self.configuration) if held_places(workload) else []
 
     # Configuration
 

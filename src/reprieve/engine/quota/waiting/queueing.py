@@ -27,12 +27,14 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.waiting.pending import Row
 from reprieve.engine.quota.waiting.timing import queue_timestamp
+from reprieve.engine.topology.model import TopologyAssignment
 
 __all__ = [
     "QUIET",
     "WAKING",
     "cluster_queue_of",
     "decides_alike",
+    "held_places",
     "is_best_effort",
     "may_queue",
     "offers_alike",
@@ -111,7 +113,7 @@ QUIET: Final[Mapping[str, str]] = {
     "created": "never changes",
     "job_uid": "for messages alone",
     "pod_sets": "what is held is what the admission says",
-    "admission": "never changes while it is held; who loses it wakes the others",
+    "admission": "its places wake the others; the rest never changes while it is held",
     "reserved_at": "comes with the admission, and orders victims alone",
     "evicted": "who is evicted gives its quota back soon, which wakes the others",
     "preempted": "the same",
@@ -137,4 +139,11 @@ QUIET: Final[Mapping[str, str]] = {
 
 def offers_alike(before: Workload, after: Workload) -> bool:
     """Return whether nothing of a workload with quota has changed that may admit others."""
-    return all(getattr(before, name) == getattr(after, name) for name in WAKING)
+    same = all(getattr(before, name) == getattr(after, name) for name in WAKING)
+    return same and held_places(before) == held_places(after)
+
+
+def held_places(workload: Workload) -> dict[str, TopologyAssignment]:
+    """Return the places that a workload holds, by pod set."""
+    held = () if workload.admission is None else workload.admission.pod_sets
+    return {each.name: each.topology for each in held if each.topology is not None}

@@ -13,19 +13,21 @@ Source: specification of topology-aware scheduling, section 8.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.kueue import Workload
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.topology.encoding import TopologyEncodingError, decoded
 from reprieve.engine.topology.model import HOSTNAME, TopologyAssignment
+from reprieve.engine.topology.releasing import still_needed
 from reprieve.engine.topology.ungating import PlacedPod, Values, places_for
 from reprieve.execution.writes.pods import PodWriter
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.jobs.pods import TOPOLOGY_GATE
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.deciding.node_view import NodeView
+from reprieve.planes.quota.pod_reconcilers.finished_pods import FinishedPods
 from reprieve.planes.quota.pod_reconcilers.pod_numbers import PodNumbers, numbers_of
 from reprieve.planes.quota.queue_status.meters import count_ungated
 from reprieve.planes.quota.state import QuotaState
@@ -52,12 +54,17 @@ class TopologyUngater:
         state: QuotaState,
         nodes: NodeView,
         failed: Callable[[str], Collection[str]],
+        finished: FinishedPods,
     ) -> None:
-        """`failed`: by Workload, the nodes of its places that have failed and may not be named."""
+        """`failed`: by Workload, the nodes of its places that have failed and may not be named.
+
+        `finished`: releases the places of pods that are not needed any more.
+        """
         self._context = context
         self._state = state
         self._nodes = nodes
         self._failed = failed
+        self._finished = finished
         # By Workload, the domains that were written and are not seen yet, by the uid of the pod.
         self._given: dict[str, dict[str, Values]] = {}
         self._writer = PodWriter(context.full_client, context.fence, context.clock)
@@ -86,10 +93,15 @@ class TopologyUngater:
             for each in (admission.pod_set_assignments if admission is not None else ())
         }
         rows: dict[str, list[PodRow]] = {}
+        ending: set[str] = set()
         for uid in self._nodes.pods_of(key):
             row = self._nodes.row(uid)
             name = "" if row is None else dict(row.labels).get(_POD_SET, "")
-            if row is not None and name in placed and not row.deleting:
+            if row is None or name not in placed:
+                continue
+            if row.deleting:
+                ending.add(name)
+            else:
                 rows.setdefault(name, []).append(row)
         gated = {str(r.uid) for members in rows.values() for r in members if _is_gated(r)}
         given = {uid: values for uid, values in self._given.get(key, {}).items() if uid in gated}
@@ -100,6 +112,27 @@ class TopologyUngater:
                 continue
             lost = self._lost(workload, placed[name], flavors.get(name, ()))
             await self._place(workload, placed[name], members, lost, numbered.get(name))
+        await self._release(workload, placed, rows, ending)
+
+    async def _release(
+        self,
+        workload: Workload,
+        placed: Mapping[str, TopologyAssignment],
+        rows: Mapping[str, Sequence[PodRow]],
+        ending: Collection[str],
+    ) -> None:
+        """Release the places of finished pods; what pods on their way out use is kept."""
+        kept: dict[str, tuple[TopologyAssignment, int]] = {}
+        for name, needed in self._finished.needed(workload).items():
+            if name not in placed or name in ending:
+                continue
+            assignment, members = placed[name], rows.get(name, ())
+            left = [_pod(row, assignment, None, 0, {}).at for row in members]
+            fewer = still_needed(assignment, left, needed)
+            if fewer is not None:
+                kept[name] = fewer, assignment.pods
+        if kept:
+            await self._finished.release(workload, kept)
 
     def _lost(
         self, workload: Workload, assignment: TopologyAssignment, flavors: Collection[str]
