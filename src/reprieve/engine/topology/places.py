@@ -24,7 +24,7 @@ from reprieve.engine.topology.model import (
     TopologyGates,
     TopologyNode,
 )
-from reprieve.engine.topology.tree import Tree, Usage
+from reprieve.engine.topology.tree import Ints, Tree, Usage
 
 __all__ = ["Grounds", "NodeUse", "Placed", "Places", "TasFlavor"]
 
@@ -129,6 +129,12 @@ class Places:
         """Return what pods are placed on in a flavor."""
         row = self.flavors[flavor]
         return Placing(self.trees[flavor], (self._used[flavor],), row.tolerations, self.gates)
+
+    def left(self, flavor: str, resources: Iterable[str]) -> dict[str, Ints]:
+        """Return what the leaves of a flavor have left of resources (leaves,) int64."""
+        tree, used = self.trees[flavor], self._used[flavor].of
+        none = tree.none
+        return {each: tree.free.get(each, none) - used.get(each, none) for each in resources}
 
     def assign(self, asked: Mapping[str, Sequence[PodsWanted]]) -> dict[str, Outcome]:
         """Return what the pod sets of one workload get, by requested flavor; nothing is changed.

@@ -271,9 +271,7 @@ def _finer(meant: Meant, missing: int, lowest: int) -> Meant:
 
 
 def _leaves_of(tree: Tree, bound: _Bound) -> Marks:
-    begin, end = bound.domain, bound.domain + 1
-    for level in range(bound.level, len(tree.levels) - 1):
-        begin, end = int(tree.starts[level][begin]), int(tree.starts[level][end])
+    begin, end = tree.span(bound.level, bound.domain)
     found = np.zeros(len(tree.paths), dtype=np.bool_)
     found[begin:end] = True
     return found

@@ -140,6 +140,13 @@ class Tree:
         starts = self.starts[level]
         return range(int(starts[domain]), int(starts[domain + 1]))
 
+    def span(self, level: int, domain: int) -> tuple[int, int]:
+        """Return the first leaf of a domain and the one after its last."""
+        begin, end = domain, domain + 1
+        for step in range(level, len(self.levels) - 1):
+            begin, end = int(self.starts[step][begin]), int(self.starts[step][end])
+        return begin, end
+
     def ancestor(self, leaf: int, level: int) -> int:
         """Return the domain of `level` that has the leaf."""
         domain = leaf

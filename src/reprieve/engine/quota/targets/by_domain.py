@@ -6,7 +6,8 @@ wanted level, and where wider ones do, too, of those, is looked at by itself:
 
 1. its candidates in their order, then the others, until the workload has its quota and its places
 2. those without whom it has them, too, are put back
-3. of all domains the set is taken that costs least (`victim_costs`), then the one with the fewest
+3. of its candidates alone, sets of no more members that cost less are tried (`fewer_victims`)
+4. of all domains the set is taken that costs least (`victim_costs`), then the one with the fewest
    pods, then the narrower level, then the domain whose values come first
 
 Domains that would have no room with all candidates gone are left out; the others are tried in the
@@ -28,6 +29,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.targets.candidates import Preemptor, Target
 from reprieve.engine.quota.targets.cheapest import Cheapest, gap_of
+from reprieve.engine.quota.targets.fewer_victims import Gains, sets_of
 from reprieve.engine.quota.targets.permitted import Board, boards_of
 from reprieve.engine.quota.targets.victim_costs import OFFSET, Costs
 from reprieve.engine.topology.assign import groups_of
@@ -112,6 +114,8 @@ class _Search:
             order = [t for t, own in zip(free, inside, strict=True) if own]
             order += [t for t, own in zip(free, inside, strict=True) if not own]
             self._try(board, order)
+            within = [t for t, own in zip(free, inside, strict=True) if own]
+            self._try_fewer(board, within, wanted, level, domain)
         if self.left > 0 and least is not None and self.price > least:
             # Pods that no single domain has to have: the largest of the lowest priority.
             self._try(board, sorted(free, key=lambda e: (e.holder.priority, -_pods_of(e))))
@@ -143,11 +147,48 @@ class _Search:
             fewer = [each for each in chosen if each is not target]
             if self._fits(board, fewer):
                 chosen = fewer
+        self._accept(board, chosen)
+
+    def _try_fewer(
+        self,
+        board: Board,
+        inside: Sequence[Target],
+        wanted: Sequence[PodsWanted],
+        level: int,
+        domain: int,
+    ) -> None:
+        """Choose a cheaper set of no more members that frees a domain for one pod set."""
+        first, *more = wanted
+        if more:
+            return
+        places = self.snapshot.places
+        assert places is not None
+        gains, top = Gains(places, self.flavor, first), self.price[0]
+        lacks = gains.lacks(level, domain, first.count)
+        able = [
+            (gains.of(each, level, domain), place, each)
+            for place, each in enumerate(inside)
+            if each.holder.evicted or each.holder.priority <= top
+        ]
+        able.sort(key=lambda row: (-row[0], row[1]))
+        for size in range(1, len(self.targets) + 1):
+            found = sets_of([gain for gain, *_ in able], lacks, size)
+            sets = [[able[position][2] for position in each] for each in found]
+            for each in sorted(sets, key=self._price):
+                if self.left <= 0 or self._price(each) >= self.price:
+                    break
+                if self._fits(board, each) and self._accept(board, each):
+                    break
+
+    def _accept(self, board: Board, chosen: Sequence[Target]) -> bool:
+        """Use a set that suffices, if it costs less and its members may be evicted together."""
         price = self._price(chosen)
-        if self.left >= 0 and price < self.price and self._may_go(board, chosen):
-            rank = {each.holder.key: place for place, each in enumerate(board.candidates)}
-            self.targets = tuple(sorted(chosen, key=lambda each: rank[each.holder.key]))
-            self.price = price
+        if self.left < 0 or price >= self.price or not self._may_go(board, chosen):
+            return False
+        rank = {each.holder.key: place for place, each in enumerate(board.candidates)}
+        self.targets = tuple(sorted(chosen, key=lambda each: rank[each.holder.key]))
+        self.price = price
+        return True
 
     def _fits(self, board: Board, gone: Sequence[Target]) -> bool:
         for target in gone:
