@@ -1,7 +1,7 @@
-# The base image by its exact version. A digest pins it further: build with
-#   --build-arg PYTHON=python:3.11.13-slim-bookworm@sha256:...
-# which `docker buildx imagetools inspect python:3.11.13-slim-bookworm` prints.
-ARG PYTHON=python:3.11.13-slim-bookworm
+# The base image by its version and by the digest of its list of platforms. Another one is chosen with
+#   --build-arg PYTHON=IMAGE@sha256:...
+# `docker buildx imagetools inspect IMAGE` prints the digest.
+ARG PYTHON=python:3.11.13-slim-bookworm@sha256:86adf8dbadc3d6e82ee5dd2c74bec2e1c2467cdad47886280501df722372d2e1
 
 FROM ${PYTHON} AS build
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never \

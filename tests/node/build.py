@@ -145,9 +145,9 @@ def run_up(*arguments: str) -> str:
 
 
 def _build(name: str, *options: str) -> None:
-    """Build a target of the Dockerfile on the base that lies here."""
+    """Build a target of the Dockerfile on the base that lies here, which has another digest."""
     (base,) = (
-        line.partition("=")[2]
+        line.partition("=")[2].partition("@")[0]
         for line in (ROOT / "Dockerfile").read_text().splitlines()
         if line.startswith("ARG PYTHON=")
     )
@@ -155,6 +155,7 @@ def _build(name: str, *options: str) -> None:
         _commit_base(f"docker.io/library/{base}")
     _buildah(
         *("bud", "--network", "host", "--pull-never", *options, "--tag", name),
+        *("--build-arg", f"PYTHON={base}"),
         *("--file", str(ROOT / "Dockerfile"), str(ROOT)),
     )
     # What bore the name before would fill the disk, one build after the other.
