@@ -44,6 +44,7 @@ from reprieve.planes.quota.job_reconciler.exposure import ExposureEvents
 from reprieve.planes.quota.job_reconciler.injections import injections
 from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup, job_key, workload_key
 from reprieve.planes.quota.job_reconciler.job_workloads import JobWorkloads
+from reprieve.planes.quota.job_reconciler.leaving_jobs import LeavingJobs
 from reprieve.planes.quota.job_reconciler.remaining_pods import has_remaining_pods
 from reprieve.planes.quota.job_reconciler.resumed_jobs import ResumedJobs
 from reprieve.planes.quota.pod_reconcilers.gated_sets import SetReconciler
@@ -111,6 +112,8 @@ class JobReconciler:
         self._writer = JobWriter(context.full_client, context.fence)
         self._resumed = ResumedJobs()
         steps = PodSteps(context, watches, jobs.pods, composer, pace, again)
+        writers = self._writer, steps.writer
+        self._leaving = LeavingJobs(context, state, self._workloads, jobs.pods, *writers, again)
         self.lone_pods = LonePods(context, jobs.pods, steps)
         exposure = ExposureEvents(watches, state, composer)
         self._pods = PodReconciler(context, state, steps, self._workloads, workloads, exposure)
@@ -149,6 +152,7 @@ class JobReconciler:
             await self._pods.reconcile(kind, job)
             return
         if first(job, "metadata.deletionTimestamp"):
+            await self._leaving.reconcile(kind, self._jobs.resolved(kind, job))
             return
         if not self._ancestry.manages(held.namespace):
             return

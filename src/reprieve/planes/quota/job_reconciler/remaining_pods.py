@@ -15,7 +15,7 @@ gone".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 from kubeworld.objects.paths import Json, first, values
@@ -28,7 +28,7 @@ from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS
 from reprieve.planes.quota.job_reconciler.injections import mark_of
 
-__all__ = ["has_remaining_pods"]
+__all__ = ["has_remaining_pods", "remaining_pods"]
 
 _LONGEST_VALUE: Final = 63
 _CONTROLLER: Final = "batch.kubernetes.io/controller-uid"  # on pods of Jobs
@@ -50,37 +50,53 @@ async def has_remaining_pods(
     Raises:
         ApiError: the pods cannot be listed.
     """
-    namespace = str(job["metadata"].get("namespace") or "")
-    selected = list(_selected(kind, job))
-    if before is not None and not kind.pods:
-        selected = [(_CONTROLLER, str(job["metadata"]["uid"]))]
-    for label, value in selected:
-        for pod in await _live(client, namespace, label, value, before):
-            if (first(pod, "metadata.labels") or {}).get(label) == value:
-                return True
-    if not kind.marked:
-        return False
-    label, value = mark_of(workload)
-    for pod in await _live(client, namespace, label, value, before):
-        if (first(pod, "metadata.annotations") or {}).get(WORKLOAD) == workload.metadata.name:
+    by_uid = before is not None
+    async for pod in _of(client, kind, job, workload, by_uid=by_uid):
+        if before is None or _created(pod) <= before:
             return True
     return False
 
 
-async def _live(
-    client: Reader, namespace: str, label: str, value: str, before: Nanos | None
+async def remaining_pods(
+    client: Reader, kind: JobKind, job: Json, workload: Workload
 ) -> list[Json]:
+    """Return the pods of the job that are still there and have not ended.
+
+    Raises:
+        ApiError: the pods cannot be listed.
+    """
+    found = [pod async for pod in _of(client, kind, job, workload, by_uid=True)]
+    return list({pod["metadata"]["uid"]: pod for pod in found}.values())
+
+
+async def _of(
+    client: Reader, kind: JobKind, job: Json, workload: Workload, *, by_uid: bool
+) -> AsyncIterator[Json]:
+    """Yield pods that have not ended; `by_uid`: also of kinds without labels of their own."""
+    namespace = str(job["metadata"].get("namespace") or "")
+    selected = list(_selected(kind, job))
+    if by_uid and not kind.pods:
+        selected = [(_CONTROLLER, str(job["metadata"]["uid"]))]
+    for label, value in selected:
+        for pod in await _live(client, namespace, label, value):
+            if (first(pod, "metadata.labels") or {}).get(label) == value:
+                yield pod
+    if not kind.marked:
+        return
+    label, value = mark_of(workload)
+    for pod in await _live(client, namespace, label, value):
+        if (first(pod, "metadata.annotations") or {}).get(WORKLOAD) == workload.metadata.name:
+            yield pod
+
+
+async def _live(client: Reader, namespace: str, label: str, value: str) -> list[Json]:
     """Return the pods of a label that have not ended; any value where it is empty.
 
     Copies of a cluster do not select by labels.
     """
     selector = f"{label}={value}" if value else label
     page = await client.list(PODS, dict[str, Any], namespace=namespace, label_selector=selector)
-    return [
-        pod
-        for pod in page.items
-        if not is_over(pod) and (before is None or _created(pod) <= before)
-    ]
+    return [pod for pod in page.items if not is_over(pod)]
 
 
 def _created(pod: Json) -> Nanos:

@@ -3,7 +3,8 @@
 What is done follows from the pod and its Workload alone:
 
 1. the Workload is deleted: so is the pod
-2. being deleted: it loses its finalizer; once it is gone the Workload is declared finished
+2. being deleted: it loses its finalizer; once it is gone, or can run no more, the Workload is
+   declared finished
 3. over: the Workload is declared finished, and the pod loses its finalizer
 4. no Workload: made for a gated pod; a pod that was gated and runs without is ended
 5. evicted or not admitted, and running: ended; an evicted one's quota is free at once, and it is
@@ -17,10 +18,18 @@ Source: specification of the quota plane, sections 10.4 and 10.5.
 from __future__ import annotations
 
 from kubeworld.objects.paths import Json, first
+from kubeworld.objects.pods import is_over
 from reprieve.api.kueue import Condition, Workload
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.pods import PARENT, annotations_of, group_of, is_gated, is_managed
+from reprieve.jobs.pods import (
+    PARENT,
+    annotations_of,
+    group_of,
+    is_gated,
+    is_managed,
+    is_runnable,
+)
 from reprieve.jobs.reading import end
 from reprieve.jobs.writing import Conflicting
 from reprieve.planes.quota.context import QuotaContext, reference_of
@@ -78,6 +87,9 @@ class PodReconciler:
             # What becomes of it on its way out is no end of its own.
             if workload is not None and is_true(_eviction(workload)):
                 await self._releasing.release(at, workload)
+            elif workload is not None and not finished and (is_over(pod) or not is_runnable(pod)):
+                # Another's finalizer may keep it for good, and it never runs again.
+                await self.gone(at, workload)
             await self._steps.writer.finalize(pod)
         elif over is not None:
             if workload is not None and not finished:
@@ -92,7 +104,7 @@ class PodReconciler:
             await self._keep(kind, pod, at, workload)
 
     async def gone(self, at: str, workload: Workload) -> None:
-        """Declare the Workload of a deleted pod finished."""
+        """Declare the Workload of a deleted pod finished, or of one that can run no more."""
         if await self._workloads.finish_orphan(at, workload):
             event = EventText("Normal", "FinishedWorkload", orphaned(at))
             self._context.announce(reference_of(workload), event)

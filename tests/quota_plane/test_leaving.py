@@ -1,0 +1,170 @@
+"""Deleted work that a finalizer of its owner keeps: no quota without pods, and no immunity."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kubeworld.objects.paths import first
+from reprieve.kube.resource import PODS
+from tests.quota_plane.gated_site import CLASS, QUEUE, gated_site
+from tests.quota_plane.kind_stories import GROUP, ROWS, TOTAL, manifest, resource
+from tests.quota_plane.site import (
+    JOBS,
+    LOCAL_QUEUES,
+    NAMESPACE,
+    Object,
+    Site,
+    cluster_queue,
+    flavor,
+    job,
+    local_queue,
+    node,
+    priority_class,
+)
+from tests.quota_plane.test_bounded_sets import stateful_set
+from tests.quota_plane.test_kinds import prepare
+
+KEPT = "example.org/kept"
+KINDS = tuple(ROWS[each] for each in ("Pod", "Job", "JobSet", "StatefulSet"))
+LOWER = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+
+
+def pods(priority: str) -> list[Object]:
+    """Return the members of a group."""
+    made = []
+    for name in ("one", "two"):
+        body = manifest("Pod", f"kept-{name}")
+        body["metadata"]["labels"] = {QUEUE: "q", CLASS: priority, GROUP: "g"}
+        body["metadata"]["annotations"] = {TOTAL: "2"}
+        body["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
+        made.append(body)
+    return made
+
+
+def kept(kind: str, priority: str) -> list[Object]:
+    """Return work of a kind whose owner keeps it from being deleted."""
+    if kind == "Group":
+        found = pods(priority)
+    elif kind == "Pod":
+        found = pods(priority)[:1]
+        del found[0]["metadata"]["labels"][GROUP]
+        del found[0]["metadata"]["annotations"]
+    elif kind == "Job":
+        found = [job("kept", priority=priority)]
+    elif kind == "StatefulSet":
+        found = [stateful_set(2)]
+        found[0]["metadata"]["labels"][CLASS] = priority
+    else:
+        found = [manifest(kind, "kept")]
+        found[0]["metadata"]["labels"] = {QUEUE: "q", CLASS: priority}
+        found[0]["spec"]["suspend"] = True
+    for each in found:
+        each["kind"] = "Pod" if kind in ("Group", "Pod") else kind
+        each["metadata"]["finalizers"] = [KEPT]
+    return found
+
+
+async def running(cluster: Site, name: str) -> set[str]:
+    """Return the uids of a Job's pods that run and stay."""
+    return {
+        each["metadata"]["uid"]
+        for each in await cluster.pods_of(name)
+        if first(each, "status.phase") == "Running"
+        and not first(each, "metadata.deletionTimestamp")
+    }
+
+
+async def delete(cluster: Site, work: list[Object]) -> None:
+    for each in work:
+        of = resource(ROWS[each["kind"]]) if each["kind"] != "Pod" else PODS
+        await cluster.client.delete(of, NAMESPACE, each["metadata"]["name"])
+
+
+@asynccontextmanager
+async def site(folder: Path, without: tuple[str, ...] = ()) -> AsyncIterator[Site]:
+    classes = [priority_class("low", 1), priority_class("high", 100)]
+    objects = [flavor(), cluster_queue("cq", 2, **LOWER), local_queue("q", "cq"), *classes]
+    nodes = [node("node-0", 64)]
+    async with gated_site(
+        folder, *objects, kinds=KINDS, nodes=nodes, prepare=prepare, without=without
+    ) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("kind", ["Job", "JobSet", "Pod", "Group", "StatefulSet"])
+async def test_work_that_is_being_deleted_without_pods_preempts_nobody(
+    kind: str, tmp_path: Path
+) -> None:
+    # Nobody makes the pods of a StatefulSet that is being deleted.
+    async with site(tmp_path, ("statefulsets",) if kind == "StatefulSet" else ()) as cluster:
+        client = cluster.client
+        await client.create(JOBS, job("low", priority="low"), dict)
+
+        async def both() -> bool:
+            return len(await running(cluster, "low")) == 2
+
+        await cluster.until("the low one runs", both)
+        before = await running(cluster, "low")
+        stop = {"spec": {"stopPolicy": "Hold"}}
+        await client.patch(LOCAL_QUEUES, NAMESPACE, "q", stop, dict)
+        work = kept(kind, "high")
+        for each in work:
+            of = resource(ROWS[each["kind"]]) if each["kind"] != "Pod" else PODS
+            await client.create(of, each, dict)
+
+        async def waits() -> bool:
+            return len(await cluster.workloads()) == 2
+
+        await cluster.until("it has a Workload", waits)
+        await delete(cluster, work)
+        await asyncio.sleep(5)
+        await client.patch(LOCAL_QUEUES, NAMESPACE, "q", {"spec": {"stopPolicy": "None"}}, dict)
+        await asyncio.sleep(60)
+        assert await running(cluster, "low") == before
+        assert await cluster.admitted() == {"low"}
+
+
+async def test_a_job_that_is_being_deleted_is_preempted_and_holds_no_quota_after_its_pods(
+    tmp_path: Path,
+) -> None:
+    """Its controller ends none of its pods, whatever its field says."""
+    async with site(tmp_path) as cluster:
+        client = cluster.client
+        (work,) = kept("Job", "low")
+        await client.create(JOBS, work, dict)
+
+        async def runs() -> bool:
+            return len(await running(cluster, "kept")) == 2
+
+        await cluster.until("it runs", runs)
+        await delete(cluster, [work])
+        await asyncio.sleep(30)
+        assert len(await running(cluster, "kept")) == 2
+        assert await cluster.admitted() == {"kept"}  # what runs has its quota
+        await client.create(JOBS, job("high", priority="high"), dict)
+        await cluster.until_admitted("high")
+        assert (await cluster.conditions("kept"))["Finished"][0] == "True"
+
+
+async def test_a_job_that_is_being_deleted_gives_its_quota_back_once_its_pods_are_gone(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as cluster:
+        client = cluster.client
+        (work,) = kept("Job", "low")
+        await client.create(JOBS, work, dict)
+
+        async def runs() -> bool:
+            return len(await running(cluster, "kept")) == 2
+
+        await cluster.until("it runs", runs)
+        await delete(cluster, [work])
+        for each in await cluster.pods_of("kept"):
+            await client.delete(PODS, NAMESPACE, each["metadata"]["name"])
+        await client.create(JOBS, job("next", priority="low"), dict)
+        await cluster.until_admitted("next")
