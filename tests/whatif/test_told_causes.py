@@ -156,6 +156,10 @@ async def test_of_a_job_that_is_admitted_in_part_the_pods_without_victims_are_co
         (outcome,) = (await ask(cluster.embedded.kubeconfig, wanted)).answer.outcomes
         assert outcome.verdict is Verdict.STARTS_WITH_VICTIMS
         assert (outcome.pods, outcome.pods_without_victims) == (3, 1)
+        told = (await ask(cluster.embedded.kubeconfig, wanted)).answer
+        assert "3 of 4 pods, 3 placed" in "\n".join(
+            plan_text(told, ["quota"], now=told.snapshot.at)
+        )
 
 
 async def test_a_plan_that_would_evict_for_nothing_says_so(tmp_path: Path) -> None:

@@ -187,6 +187,8 @@ def _size_text(outcome: Outcome) -> str:
     if not pods:
         return ""
     text = counted(pods, "pod")
+    if outcome.pods_asked is not None and outcome.pods_asked > pods:
+        text = f"{pods:,} of {counted(outcome.pods_asked, 'pod')}"
     devices = {name: amount for name, amount in asks.total.items() if is_device(name)}
     if devices and asks.pod is not None and len(devices) == 1:
         ((name, total),) = devices.items()

@@ -128,6 +128,7 @@ class OutcomeDocument(_Struct, frozen=True):
     `podsWithoutVictims` would start without preemption; null where nobody has to. `requests`:
     quantities of all its pods by resource; `missing`: what of that is not free for it, so that
     others are preempted.
+    `podsAsked`: of a job that is admitted with fewer pods than it asks for; else null.
     `podsOnEmptyCluster` would start where nobody else's work is; null but for what never fits.
     `estimate`: of what waits, and of what starts once others have been preempted;
     `idle`: of what waits where the idle plane decides, too.
@@ -146,6 +147,7 @@ class OutcomeDocument(_Struct, frozen=True):
     priority: int | None
     pods: int
     placed: int
+    pods_asked: int | None
     fixes: list[FixDocument]
     pods_without_victims: int | None
     requests: dict[str, str]
@@ -281,6 +283,7 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
         outcome.priority,
         outcome.pods,
         outcome.placed,
+        outcome.pods_asked,
         [_fix(each, outcome.written.get(each, ())) for each in fixes],
         outcome.pods_without_victims,
         _quantities(outcome.asks.total),

@@ -198,6 +198,7 @@ class _Reading:
             priority=first(workload, "spec.priority"),
             pods=len(pods),
             placed=placed,
+            pods_asked=_asked_in_full(workload),
             asks=asks_of(pods, kind, obj),
             condition=(reason, message),
             waiting=("", "") if waiting is None else (waiting["kind"], waiting["metadata"]["name"]),
@@ -290,6 +291,13 @@ class _Reading:
 def _min_count(group: Json) -> int:
     policy = first(group, "spec.schedulingPolicy") or {}
     return int(first(policy, "gang.minCount") or 1)
+
+
+def _asked_in_full(workload: Json | None) -> int | None:
+    """Return the pods of a Workload that is admitted with fewer, None of any other."""
+    given = first(workload, "status.admission.podSetAssignments") or ()
+    asked = sum(each.get("count", 1) for each in first(workload, "spec.podSets") or ())
+    return asked if given and sum(each.get("count", 0) for each in given) < asked else None
 
 
 def _gates(pod: Json) -> list[str]:
