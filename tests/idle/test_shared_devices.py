@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from reprieve.api.core import Container, ContainerResources, PodSpec
+from reprieve.intake.pods import gpu_share
+from reprieve.planes.idle.sharing import strategy_of
 from reprieve.scenarios.model import NodeSpec
+from reprieve.wording.shared_devices import SharingReason
 from tests.idle.exporters import FakeExporter
 from tests.idle.site import Object, Site, job, open_site, with_limits
 from tests.scraper import pages
 from tests.scraper.servers import serving
 
-GPU = "nvidia.com/gpu"
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 CONFIG = "gpuPreemption: {vendors: [nvidia]}\n"
 
 
@@ -92,6 +96,44 @@ async def test_who_has_no_samples_on_a_node_that_shares_its_gpus_is_told_why(
             await site.until_phase("Job/seen", "Idle")
             await asyncio.sleep(5)
             assert await site.phase("Job/unseen") == "Active"
+
+
+@pytest.mark.parametrize(
+    ("labels", "resource", "reason"),
+    [
+        ({"gpu.replicas": "4"}, GPU, SharingReason.TIME_SLICING),
+        ({"gpu.replicas": "4"}, f"{GPU}.shared", SharingReason.TIME_SLICING),
+        ({"gpu.replicas": "1"}, GPU, None),
+        ({"gpu.replicas": "many"}, GPU, None),
+        ({"gpu.replicas": "4", "gpu.sharing-strategy": "mps"}, GPU, SharingReason.MPS),
+        ({"gpu.replicas": "4", "gpu.sharing-strategy": "none"}, GPU, None),
+        ({"mig-1g.5gb.sharing-strategy": "time-slicing"}, MIG, SharingReason.TIME_SLICING),
+        ({"mig-1g.5gb.replicas": "2"}, f"{MIG}.shared", SharingReason.TIME_SLICING),
+        ({"mig-2g.10gb.sharing-strategy": "time-slicing"}, MIG, None),
+        ({"gpu.sharing-strategy": "time-slicing"}, MIG, None),
+        ({"gpu.sharing-strategy": "time-slicing"}, "amd.com/gpu", None),
+    ],
+)
+def test_a_node_states_for_each_resource_whether_it_is_shared(
+    labels: dict[str, str], resource: str, reason: SharingReason | None
+) -> None:
+    given = {f"nvidia.com/{name}": value for name, value in labels.items()}
+    assert strategy_of(given, {resource: 1}) is reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "share"),
+    [
+        ({f"{MIG}.shared": "1"}, f"{MIG}.shared"),
+        ({f"{GPU}.shared": "1", "nvidia.com/gpumem": "1"}, f"{GPU}.shared"),
+        ({MIG: "1", "example.com/thing.shared": "1"}, ""),
+    ],
+)
+def test_a_shared_resource_is_a_share_whatever_it_is_a_share_of(
+    asked: dict[str, str], share: str
+) -> None:
+    container = Container(resources=ContainerResources(limits=asked))
+    assert gpu_share(PodSpec(containers=[container])) == share
 
 
 async def test_a_share_is_told_unless_its_own_use_is_reported(tmp_path: Path) -> None:

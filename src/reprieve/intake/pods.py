@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Final
 
 from kubeworld.objects.pod_sum import pod_sum, raise_to
@@ -67,8 +68,9 @@ __all__ = [
 
 PODS: Final = "pods"
 #: Of a device plugin that shares GPUs and renames them, and HAMi's beside its number of shares.
+#: `.shared` is what the device plugin appends to the names of whole GPUs and of MIG profiles.
 _SHARES: Final = (
-    "nvidia.com/gpu.shared",
+    "nvidia.com/*.shared",
     "nvidia.com/gpumem",
     "nvidia.com/gpumem-percentage",
     "nvidia.com/gpucores",
@@ -105,7 +107,8 @@ def gpu_share(spec: PodSpec) -> str:
         resources = container.resources
         for amounts in () if resources is None else (resources.limits, resources.requests):
             asked.update(amounts or ())
-    return next((name for name in _SHARES if name in asked), "")
+    found = (name for share in _SHARES for name in sorted(asked) if fnmatchcase(name, share))
+    return next(found, "")
 
 
 def template_gpus(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import aiohttp
@@ -437,11 +437,13 @@ class IdlePlane:
         facts = self._roots.facts(root.uid)
         return None if facts is None else self._tracking.wanted(root, facts)
 
-    def _shared_on(self, node: str) -> SharingReason | None:
-        """Return how a node shares its GPUs; nodes are read only where placements are proven."""
+    def _shared_on(self, node: str, resources: Iterable[str]) -> SharingReason | None:
+        """Return how a node shares GPUs; nodes are read only where placements are proven."""
         nodes = self.watches.nodes
         record = None if nodes is None else nodes.cache.named("", node)
-        return None if record is None else strategy_of(record.node.metadata.labels or {})
+        if record is None:
+            return None
+        return strategy_of(record.node.metadata.labels or {}, resources)
 
     def _snapshot(self, claims: Mapping[Uid, GpuWorkloadKey | None]) -> IdleSnapshot:
         return self._snapshots.take(claims, self.evaluator.open_intents.placements())
