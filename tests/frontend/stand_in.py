@@ -225,7 +225,8 @@ PLAN: dict[str, Any] = {
             "kind": "Job", "namespace": "team-a", "name": "train", "verdict": "StartsWithVictims",
             "reason": "", "message": "all of 8 pods start", "conditionReason": "",
             "conditionMessage": "", "queue": "main", "clusterQueue": "team-a-queue",
-            "priority": 0, "pods": 8, "placed": 8, "podsAsked": None, "fixes": [], "podsWithoutVictims": 3,
+            "priority": 0, "pods": 8, "placed": 8, "podsAsked": None, "fixes": [],
+            "podsWithoutVictims": 3,
             "requests": {"nvidia.com/gpu": "64"}, "missing": {"nvidia.com/gpu": "40"},
             "podsOnEmptyCluster": None, "idle": None,
             "estimate": {

@@ -54,7 +54,7 @@ def sharing_of(
     poll: KnownPoll | None,
     on_node: Callable[[str, Iterable[str]], SharingReason | None],
 ) -> Sharing | None:
-    """Return how the GPUs of a workload's pods are shared; `on_node`: how a node shares resources."""
+    """Return how the GPUs of a workload's pods are shared; `on_node`: how a node shares some."""
     holding = [pod for pod in pods if pod.row.gpus and pod.occupies and not pod.shared]
     if poll is not None:
         own = {PodKey(pod.namespace, pod.name) for pod in pods}
