@@ -116,6 +116,47 @@ def resource_that_the_queue_does_not_cover() -> Situation:
 
 
 @situation
+def overhead_that_the_queue_does_not_cover() -> Situation:
+    mine = job("mine", 1, 1, "q", "low")
+    mine["spec"]["template"]["spec"]["runtimeClassName"] = "kata"
+    kata = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "kata"},
+        "handler": "kata",
+        "overhead": {"podFixed": {"memory": "100Mi"}},
+    }
+    return Situation(
+        _base(of_gpus("team-b", 8), kata),
+        [mine],
+        ["ClusterQueue team-b has none for memory", "RuntimeClass kata", "100Mi"],
+        controllers="quota",
+    )
+
+
+@situation
+def cohort_that_lends_nothing() -> Situation:
+    return Situation(
+        _base(of_gpus("team-b", 8, "all"), of_gpus("team-c", 0, "all")),
+        [job("mine", 2, 8, "q", "low")],
+        ["8 nvidia.com/gpu at most: nominal 8, and cohort all has nothing to lend"],
+        controllers="quota",
+        never=["the rest borrowed"],
+    )
+
+
+@situation
+def borrowing_limit_above_what_the_cohort_has() -> Situation:
+    return Situation(
+        _base(of_gpus("team-b", 8, "all", 32), of_gpus("team-c", 4, "all")),
+        [job("mine", 2, 8, "q", "low")],
+        ["12 nvidia.com/gpu at most: nominal 8, the rest borrowed from cohort all"],
+        controllers="quota",
+        never=["borrowingLimit 32"],
+    )
+
+
+@situation
 def stopped_cluster_queue() -> Situation:
     return Situation(
         _base(of_gpus("team-b", 8, stopPolicy="Hold")),

@@ -61,7 +61,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         ),
         (
             "ClusterQueue {cluster_queue} has none for {resources}",
-            "they ask for it by {limit_range}",
+            "they ask for it by {implied_by}",
         ),
     ),
     Cause.WIDER_LEVEL: CauseWords(

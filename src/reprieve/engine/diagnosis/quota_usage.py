@@ -93,13 +93,15 @@ def ceiling_text(snapshot: Snapshot, queue: int, pair: FlavorResource) -> str:
     """Return what a queue's most of a flavor's resource is made of."""
     tree = snapshot.tree
     column = tree.column(pair)
-    nominal = text(pair.resource, tree.nominal[column][queue])
-    limit = tree.borrowing_limit[column][queue]
+    own, most = tree.nominal[column][queue], tree.potential[column][queue]
+    nominal, limit = text(pair.resource, own), tree.borrowing_limit[column][queue]
     if tree.parent[queue] < 0:
         return f"nominal {nominal}, and no cohort to borrow from"
-    if limit is not None:
+    if limit is not None and most >= own + limit:
         return f"nominal {nominal}, {_limit(limit, pair.resource)}"
     cohort = tree.names[tree.parent[queue]]
+    if most <= own:
+        return f"nominal {nominal}, and cohort {cohort} has nothing to lend"
     return f"nominal {nominal}, the rest borrowed from cohort {cohort}"
 
 

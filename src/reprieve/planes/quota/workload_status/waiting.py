@@ -39,7 +39,7 @@ from reprieve.planes.common.workers import look_at_each
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Watches
-from reprieve.planes.quota.workload_status.limit_defaults import with_limit_ranges
+from reprieve.planes.quota.workload_status.implied_requests import Implied, with_implied_requests
 from reprieve.planes.quota.workload_status.waiting_counts import WaitingCounts, closed_reason
 from reprieve.wording.diagnosis import waiting_event
 from reprieve.wording.events import EventText
@@ -323,9 +323,17 @@ class Waiting:
         except Exception:
             log.exception("the reason of pending workload %s cannot be determined", key)
             return None
+        return None if said is None else with_implied_requests(said, found, self._implied(row))
+
+    def _implied(self, row: model.Workload) -> Implied:
         ranges = self._watches.limit_ranges.cache
-        here = (held.object for held in ranges if held.namespace == row.namespace)
-        return None if said is None else with_limit_ranges(said, found, here)
+        overheads = {
+            held.name: held.object.overhead.pod_fixed
+            for held in self._watches.runtime_classes.cache
+            if held.object.overhead is not None
+        }
+        here = [held.object for held in ranges if held.namespace == row.namespace]
+        return Implied(here, overheads, self._context.options.rules)
 
     def _facts(self, row: model.Workload, found: Workload | None = None) -> QuotaFacts:
         known = self._said.get(row.key)
