@@ -348,6 +348,13 @@ def pod_with_a_nominated_node_that_is_cordoned() -> Story:
 
 
 @story
+def pod_with_a_nominated_node_that_was_deleted() -> Story:
+    waiting = pod("urgent", conditions=[unscheduled(_FULL)], nominated="gpu-7", gpus=4)
+    other = pod("sweep", "gpu-7", conditions=[condition("DisruptionTarget", True)])
+    return Story("pod/urgent", [waiting, other, obj("v1", "Node", "gpu-8", "", spec={})])
+
+
+@story
 def pod_leaves() -> Story:
     preemptor = pod("urgent", nominated="gpu-7")
     mark = condition("DisruptionTarget", True, "preempted", "PreemptionByScheduler", 0.5)

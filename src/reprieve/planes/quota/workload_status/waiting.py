@@ -330,7 +330,7 @@ class Waiting:
         overheads = {
             held.name: held.object.overhead.pod_fixed
             for held in self._watches.runtime_classes.cache
-            if held.object.overhead is not None
+            if held.object.overhead is not None and held.object.overhead.pod_fixed is not None
         }
         here = [held.object for held in ranges if held.namespace == row.namespace]
         return Implied(here, overheads, self._context.options.rules)
