@@ -158,6 +158,11 @@ class Site:
     _operators: list[OperatorInProcess | OperatorProcesses] = field(default_factory=list)
     _numbers: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def operators(self) -> Sequence[OperatorInProcess | OperatorProcesses]:
+        """The operators that were started and not stopped."""
+        return self._operators
+
     async def on_write(self, write: Write, stage: Stage) -> None:
         path = write.path.partition("?")[0]
         if write.user != OPERATOR_USER or "/leases" in path:

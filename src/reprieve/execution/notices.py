@@ -90,9 +90,10 @@ class Told:
 
     `names`: of those that were there, by uid.
     `speaks`: those of `pods` that said that they answer for all. `since`: when it was told, or
-    taken over. `keeps`: it may say that it is needed; `kept`: it did. `word`: what a pod said last;
-    `heard`: one said something; `unheard`: it ended at its deadline without a word.
-    `saved_at`: when all of them had saved. `history` of its lineage. `wished`: to when it is
+    taken over; `ahead`: by how much wall time was ahead of monotonic time then. `keeps`: it may say
+    that it is needed; `kept`: it did. `word`: what a pod said last; `heard`: one said something;
+    `unheard`: it ended at its deadline without a word. `saved_at`: when all of them had saved.
+    `history` of its lineage. `wished`: to when it is
     extended once that is recorded.
     """
 
@@ -101,6 +102,7 @@ class Told:
     victims: Sequence[Victim]
     notice: Notice
     since: int
+    ahead: int
     pods: set[str] = field(default_factory=set)
     names: dict[str, str] = field(default_factory=dict)
     speaks: set[str] = field(default_factory=set)
@@ -206,15 +208,15 @@ class Notices:
 
     def credit(self, lineage: str) -> int:
         """Return how likely work of a lineage is to save on notice, in thousandths."""
-        return self.histories.of(lineage).credit(self._now())
+        return self.histories.of(lineage).credit(self._clock.wall())
 
     def _left(self, pods: Iterable[str]) -> int:
         """Return how long other plans that gave these pods notice still wait for them."""
-        now, longest = self._now(), 0
+        longest = 0
         for uid in pods:
             told = self.of_pod(uid)
             if told is not None and not told.notice.may_go:
-                longest = max(longest, told.notice.due - now)
+                longest = max(longest, told.notice.due - self._now(told))
         return longest
 
     def begin(self, intent: Preemption, members: Members, *, keeps: bool = False) -> None:
@@ -234,7 +236,7 @@ class Notices:
     def released_before(self, intent: Preemption, members: Members) -> None:
         """Answer pods for units that a former process released: they are evicted, not pardoned."""
         for told in [self._told[id] for id in self._all_opened(intent)]:
-            told.notice = told.notice.ended(self._now()).released()
+            told.notice = told.notice.ended(self._now(told)).released()
             for pod in (pod for victim in told.victims for pod in members(victim) or ()):
                 told.pods.add(pod.uid)
                 self._by_pod[pod.uid].append(told.id)
@@ -255,12 +257,14 @@ class Notices:
         notice, known = Notice(deadline, until, frozenset()), intent.status.lost_after_save
         said_before = [intent.status.extended.get(victim.root.uid, "") for victim in victims]
         extended = max(instant_or_none(each) or 0 for each in said_before)
-        notice = notice.told_before(extended, self._now())
+        now = self._clock.wall()
+        notice = notice.told_before(extended, now)
         if all(victim.root.uid in known for victim in victims):
             # A former process has heard that they saved, and was about to evict them.
-            notice = notice.ended(min(self._now(), deadline - 1))
+            notice = notice.ended(min(now, deadline - 1))
         history = self.histories.of(victims[0].lineage)
-        self._told[id] = Told(id, intent, victims, notice, self._now(), history=history)
+        ahead = now - self._clock.monotonic()
+        self._told[id] = Told(id, intent, victims, notice, now, ahead, history=history)
         return id
 
     def follow(self, intent: Preemption, members: Members) -> None:
@@ -279,16 +283,17 @@ class Notices:
                 told.names |= joined
                 self._observe(told)
             if all(each is None for each in found):
-                self._said(told, told.notice.ended(self._now()))
+                self._said(told, told.notice.ended(self._now(told)))
                 continue
             there = frozenset(pod.uid for pod in pods if not pod.ended)
             speakers = frozenset(told.speaks or told.pods)
-            self._said(told, told.notice.spoken_for(speakers, there, self._now()))
+            self._said(told, told.notice.spoken_for(speakers, there, self._now(told)))
 
     def waits(self, intent: Preemption) -> int:
         """Return for how long a plan waits for its units at most, 0 where all may be evicted."""
-        now, longest = self._now(), 0
+        longest = 0
         for told in self._of_plan(intent):
+            now = self._now(told)
             self._said(told, told.notice.at(now))
             if not told.notice.may_go:
                 longest = max(longest, told.notice.due - now)
@@ -321,7 +326,7 @@ class Notices:
 
     def _losses(self, told: Told, intent: Preemption) -> dict[str, int]:
         """Return what a unit that has saved loses; what its record states of it counts."""
-        seconds, found = (self._now() - told.saved_at) // SECOND, dict[str, int]()
+        seconds, found = (self._now(told) - told.saved_at) // SECOND, dict[str, int]()
         for victim in told.victims:
             spent = seconds * devices_of(victim.amounts.items())
             found[victim.root.uid] = found.get(victim.root.uid, 0) + spent
@@ -354,7 +359,7 @@ class Notices:
     def _ended(self, told: Told, end: str) -> None:
         plane = told.intent.spec.plane
         self._metrics.notices.labels(plane, end).inc()
-        seconds = (self._now() - told.since) / SECOND
+        seconds = (self._now(told) - told.since) / SECOND
         self._metrics.notice_seconds.labels(plane, end).observe(seconds)
         self._observe(told)
         for pod in told.pods:
@@ -393,7 +398,7 @@ class Notices:
     def saving(self, told: Told, uid: str, expected: int = 0, word: Word = NO_WORD) -> None:
         """A pod of the unit reports that it saves."""
         self._hear(told, uid, word)
-        said = told.notice.saving(uid, self._now(), expected)
+        said = told.notice.saving(uid, self._now(told), expected)
         if said.extended and not told.notice.extended:
             # Nobody is told of an extension before it is recorded, so that the next leader knows.
             told.wished, said = said.extended, replace(said, extended=0)
@@ -405,7 +410,7 @@ class Notices:
         return {
             victim.root.uid: format_instant(Nanos(told.wished))
             for told in self._of_plan(intent)
-            if told.wished and told.notice.at(self._now()).waits
+            if told.wished and told.notice.at(self._now(told)).waits
             for victim in told.victims
         }
 
@@ -415,7 +420,7 @@ class Notices:
             recorded = [intent.status.extended.get(each.root.uid, "") for each in told.victims]
             if told.wished and all(recorded):
                 until, told.wished = max(instant_or_none(each) or 0 for each in recorded), 0
-                self._said(told, told.notice.extended_to(until, self._now()))
+                self._said(told, told.notice.extended_to(until, self._now(told)))
                 self.waiters.wake(told.id)
 
     async def settled(self, told: Told, nanoseconds: int) -> None:
@@ -426,7 +431,7 @@ class Notices:
     def saved(self, told: Told, uid: str, word: Word = NO_WORD) -> None:
         """A pod of the unit reports that it has saved."""
         self._hear(told, uid, word)
-        self._said(told, told.notice.has_saved(uid, self._now()))
+        self._said(told, told.notice.has_saved(uid, self._now(told)))
 
     def keep(self, told: Told, uid: str) -> None:
         """A pod of the unit reports that it is needed."""
@@ -442,7 +447,8 @@ class Notices:
     def _hear(self, told: Told, uid: str, word: Word) -> None:
         if uid in told.notice.speakers and not told.notice.final:
             told.heard, told.word = True, word if word != NO_WORD else told.word
-            distrusted = told.history.reports(word.step, self._now()) if word.step >= 0 else None
+            now = self._clock.wall()
+            distrusted = told.history.reports(word.step, now) if word.step >= 0 else None
             if distrusted is not None and distrusted != told.history:
                 self._remember(told, distrusted)
 
@@ -450,7 +456,7 @@ class Notices:
         changed = told.notice != notice
         told.notice = notice
         if notice.state is State.SAVED and not told.saved_at:
-            told.saved_at = self._now()
+            told.saved_at = self._now(told)
         if changed:
             self._observe(told)
         if notice.may_go:
@@ -459,5 +465,6 @@ class Notices:
     def _of_plan(self, intent: Preemption) -> list[Told]:
         return [self._told[id] for id in self._by_plan.get(intent.metadata.name, ())]
 
-    def _now(self) -> int:
-        return self._clock.wall()
+    def _now(self, told: Told) -> int:
+        """Return the time by the clock as it was when the unit was told: no step ends its time."""
+        return self._clock.monotonic() + told.ahead
