@@ -466,5 +466,5 @@ class Notices:
         return [self._told[id] for id in self._by_plan.get(intent.metadata.name, ())]
 
     def _now(self, told: Told) -> int:
-        """Return the time by the clock as it was when the unit was told: no step ends its time."""
+        """Return the time by the wall clock of the notice's start: no later step changes it."""
         return self._clock.monotonic() + told.ahead
