@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.situations import groups, nodes, queues, slips
+from tests.situations import devices, groups, nodes, queues, slips
 from tests.situations.asked import SITUATIONS, text_of
 
 TOLD = Path(__file__).parent / "told"
-MODULES = (nodes, groups, queues, slips)
+MODULES = (nodes, groups, queues, slips, devices)
 
 
 def names_of(module: str) -> list[str]:

@@ -173,6 +173,17 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         ),
         ("{why}",),
     ),
+    Cause.DEVICES: CauseWords(
+        Reason.FULL,
+        "No node that it accepts has the devices that its claims ask for free, and no preemption "
+        "frees them",
+        (
+            (
+                "Wait until work that holds such devices ends, ask for fewer of them, or have "
+                "`simulateClaims` set, with which work of lower priority is preempted for them."
+            ),
+        ),
+    ),
     Cause.TOO_MANY_PODS: CauseWords(
         Reason.NO_NODE_MATCHES,
         "Its pods do not fit the nodes together, however empty these are",

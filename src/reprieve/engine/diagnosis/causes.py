@@ -43,6 +43,8 @@ class Cause(StrEnum):
     NOT_YET = "not yet"
     # NominatedWaiting.
     NODE_REFUSES = "node refuses"
+    # Full.
+    DEVICES = "devices"
     # NoNodeMatches.
     TOO_MANY_PODS = "too many pods"
 

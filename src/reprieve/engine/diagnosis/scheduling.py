@@ -164,6 +164,8 @@ def of_attempt(attempt: Attempt) -> Diagnosis | None:
         values["on"] = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
     if not found:
         found[Reason.FULL] = ""
+    if Reason.FULL in found and fit is not None and _by_devices(fit):
+        values.setdefault(CAUSE, Cause.DEVICES)
     return _told(found, values, fit, attempt)
 
 
@@ -282,6 +284,14 @@ def _impossible(fit: Fit) -> bool:
     """Whether no node accepts the pod, however empty."""
     by = _by_rejection(fit)
     return sum(by[each] for each in STATIC & by.keys()) >= fit.nodes
+
+
+def _by_devices(fit: Fit) -> bool:
+    """Whether nodes that could accept the pod lack devices of its claims alone.
+
+    Without `simulateClaims` it is not known whether evictions would free any.
+    """
+    return (_by_rejection(fit).keys() - STATIC) == {Rejection.DEVICES}
 
 
 _INSUFFICIENT: Final = Rejection.INSUFFICIENT
