@@ -37,6 +37,18 @@ def has_room(free: Sequence[int], widths: Sequence[int]) -> bool:
     )
 
 
+def placed(free: Sequence[int], widths: Sequence[int]) -> set[tuple[int, ...]]:
+    """Return what is free once all pods have a node, for each way in which they may have one."""
+    if not widths:
+        return {tuple(free)}
+    return {
+        left
+        for node, room in enumerate(free)
+        if room >= widths[0]
+        for left in placed([*free[:node], room - widths[0], *free[node + 1 :]], widths[1:])
+    }
+
+
 @dataclass
 class Board:
     """Who is where; `told` counts what was judged."""
@@ -78,25 +90,47 @@ class Board:
         return max(used.values()) <= self.of_a_node
 
     def makes_way(
-        self, preemptor: str, victims: Sequence[str], leaving: Sequence[str] = ()
+        self,
+        preemptor: str,
+        victims: Sequence[str],
+        leaving: Sequence[str] = (),
+        before: Sequence[Sequence[str]] = ((),),
     ) -> None:
         """Judge victims: of lower priority, needed, enough, and none of them in vain.
 
         The gang's nodes are chosen first, and then who has to leave these: there has to be a choice
-        for which all of them have to. `leaving` will be gone as well.
+        for which all of them have to. `leaving` will be gone as well; `before` are those for whom
+        they leave and who have their nodes first, in each way in which that may be.
         """
         widths = self._pods(preemptor)
         above = self.jobs[preemptor].priority
         assert all(self.jobs[name].priority < above for name in victims)
         assert not has_room(self.free(), widths), "there was room without"
         assert has_room(self.free([*victims, *leaving]), widths), "they do not suffice"
-        fewer = [[*some, *leaving] for some in combinations(victims, len(victims) - 1)]
-        assert any(
-            self._takes(nodes, widths, [*victims, *leaving])
-            and not any(self._takes(nodes, widths, some) for some in fewer)
-            for nodes in product(range(self.nodes), repeat=len(widths))
-        ), "somebody goes in vain"
+        assert self.needs_all(widths, victims, leaving, before), "somebody goes in vain"
         self.told["preempted"] += 1
+
+    def needs_all(
+        self,
+        widths: Sequence[int],
+        victims: Sequence[str],
+        leaving: Sequence[str] = (),
+        before: Sequence[Sequence[str]] = ((),),
+    ) -> bool:
+        """Whether pods have nodes that they get only with all of these gone; as above."""
+        fewer = [[*some, *leaving] for some in combinations(victims, len(victims) - 1)]
+        whole = [self.of_a_node] * self.nodes
+        theirs = [
+            left
+            for names in before
+            for left in placed(whole, [width for name in names for width in self._pods(name)])
+        ]
+        return any(
+            self._takes(nodes, widths, [*victims, *leaving], left)
+            and not any(self._takes(nodes, widths, some, left) for some in fewer)
+            for nodes in product(range(self.nodes), repeat=len(widths))
+            for left in theirs
+        )
 
     def leaves(self, name: str) -> None:
         """Take a job off its nodes."""
@@ -113,9 +147,17 @@ class Board:
             alike = [each for each in waiting if self.jobs[each] == self.jobs[name]]
             self.told["ties"] += len(alike) > 1
 
-    def _takes(self, nodes: Sequence[int], widths: Sequence[int], without: Sequence[str]) -> bool:
-        """Whether these nodes have room for the pods."""
-        free = self.free(without)
+    def _takes(
+        self,
+        nodes: Sequence[int],
+        widths: Sequence[int],
+        without: Sequence[str],
+        left: Sequence[int],
+    ) -> bool:
+        """Whether these nodes have room for the pods; `left`: of whole nodes, by others."""
+        free = [
+            room + of - self.of_a_node for room, of in zip(self.free(without), left, strict=True)
+        ]
         for node, width in zip(nodes, widths, strict=True):
             free[node] -= width
         return min(free) >= 0

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
-from tests.oracle.gang_replay import Asked, Board, has_room, pods
+from tests.oracle.gang_replay import Asked, Board, has_room, placed, pods
 from tests.oracle.replay import progress_by_seconds
 
 
@@ -187,7 +187,11 @@ class Judge:
         self.told["for a demand"] += 1
         self.told["several victims"] += len(victims) > 1
         if self.together:
-            devices = sum(self.jobs[victim].devices for victim in victims)
+            devices = self._held(victims)
+            if self._returned(demand, now):
+                assert devices <= self.jobs[demand].devices, "more than it has lost"
+                self.told["by debt"] += 1
+                return
             self._fewest(widths[0], long[: last + 1], devices)
             return
         assert not has_room(self.board.free(long[:last]), widths[0]), "others were idle for longer"
@@ -236,18 +240,32 @@ class Judge:
         if set(victims).isdisjoint(lower) and has_room(self.board.free(lower), widths):
             beside = [self._held(each) for each in self._enough(lower, widths, victims)]
             alone = self._enough(lower, widths)
-            most = max(
-                self._held(each)
-                for each in alone
-                if not any(set(fewer) < set(each) for fewer in alone)
-            )
+            most = max(self._held(each) for each in alone if self.board.needs_all(widths, each))
             assert self._held(victims) + min(beside) < most, "lower ones were enough"
             self.told["beside lower ones that were enough"] += 1
         self.mixed[name] = len(victims)
         self.told["beside priority"] += 1
 
-    def preempts(self, name: str, victims: Sequence[str], leaving: Sequence[str], now: int) -> None:
-        """By priority nobody goes where idle work suffices, unless far fewer devices go so."""
+    def preempts(
+        self,
+        name: str,
+        victims: Sequence[str],
+        leaving: Sequence[str],
+        now: int,
+        before: Mapping[str, bool],
+    ) -> None:
+        """By priority nobody goes where idle work suffices, unless far fewer devices go so.
+
+        `before`: those for whom `leaving` leave, and whether that is idle work. Of the latter those
+        of no higher priority may be overtaken, if the lower ones are enough without, too.
+        """
+        own = self.jobs[name].priority
+        overtaken = [e for e, idle in before.items() if idle and self.jobs[e].priority <= own]
+        ways = [[*before], [e for e in before if e not in overtaken]]
+        self.board.makes_way(name, victims, leaving, ways)
+        if overtaken:
+            assert not self._joins(name, leaving), f"{name} has what was made for {overtaken}"
+            self.told["overtook"] += 1
         if not self.together or self._returned(name, now) or self.mixed.pop(name, 0):
             return
         long = [each for each in self.idle_long(now) if each not in leaving]
@@ -287,9 +305,48 @@ class Judge:
             if self.together and self._returned(name, now):
                 self.told["returned"] += 1
                 continue
-            assert not has_room(self.board.free(long), widths), f"{name} waits beside {long}"
+            if has_room(self.board.free(long), widths):
+                assert self.together, f"{name} waits beside {long}"
+                helped = self._sets_left_to(name, waiting, long)
+                assert not helped, f"{name} waits beside {long}, of which {helped} are enough"
+                self.told["others would have been first"] += 1
             self.told["refused"] += 1
             self.told["refused beside idle"] += bool(long)
+
+    def _sets_left_to(
+        self, name: str, waiting: Sequence[str], long: Sequence[str]
+    ) -> list[tuple[str, ...]]:
+        """Return the sets of idle work with which a job fits beside all of higher priority.
+
+        Each of a set is needed for the job itself; others may preempt lower ones beside it.
+        """
+        own = self.jobs[name].priority
+        ahead = sorted(
+            (each for each in waiting if self.jobs[each].priority > own),
+            key=lambda each: -self.jobs[each].priority,
+        )
+        widths = pods(self.jobs[name].devices, self.of_a_node)
+        found = []
+        enough = self._enough(long, widths)
+        for some in enough:
+            if any(set(fewer) < set(some) for fewer in enough):
+                continue
+            if any(self._joins(each, some) for each in ahead):
+                continue
+            ways = {tuple(self.board.free(some))}
+            for each in ahead:
+                theirs = pods(self.jobs[each].devices, self.of_a_node)
+                ways = {left for free in ways for left in placed(free, theirs) or [free]}
+            if all(has_room(free, widths) for free in ways):
+                found.append(some)
+        return found
+
+    def _joins(self, name: str, gone: Sequence[str]) -> bool:
+        """Whether the lower ones are enough for a job only together with these."""
+        own, widths = self.jobs[name].priority, pods(self.jobs[name].devices, self.of_a_node)
+        lower = [each for each in self.board.where if self.jobs[each].priority < own]
+        beside = has_room(self.board.free([*lower, *gone]), widths)
+        return beside and not has_room(self.board.free(lower), widths)
 
     def _saved(self, job: Person, now: int) -> int:
         rules = self.rules

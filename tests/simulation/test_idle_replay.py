@@ -79,6 +79,7 @@ def judged(
         now = min(instants)
         instants.remove(now)
         at, leaving, freed = now // SECOND, list[str](), False
+        claims = dict[str, bool]()  # for whom some are leaving, and whether these are idle
         for key, life in lives.items():
             if life.finished == now and not life.ends:
                 judge.finishes(key, at)
@@ -89,13 +90,15 @@ def judged(
                     judge.board.leaves(name)
                 leaving = []
                 judge.starts(one.job, one.nodes, at)
+                claims.pop(one.job, None)
                 heirs.update({one.job} if freed else ())
                 continue
             assert isinstance(one, Preempted)
             if one.plane != "idle":
                 names = [victim.job for victim in one.victims]
-                judge.preempts(one.preemptor, names, leaving, at)
-                judge.board.makes_way(one.preemptor, names, leaving)
+                claims.pop(one.preemptor, None)
+                judge.preempts(one.preemptor, names, leaving, at, claims)
+                claims[one.preemptor] = False
                 for name in names:
                     judge.displaced(name, at)
                 leaving += names
@@ -109,6 +112,7 @@ def judged(
             others = [(p.preemptor, [v.job for v in p.victims]) for p in plans if p not in beside]
             if others:
                 judge.makes_way(others, at)
+            claims |= {plan.preemptor: True for plan in plans if plan.preemptor}
             for name in [victim.job for plan in plans for victim in plan.victims]:
                 judge.reclaimed(name, at)
                 leaving.append(name)
@@ -194,6 +198,13 @@ def test_small_replays_stand_before_a_naive_judge(planes: tuple[str, ...]) -> No
     assert told["refused"] > 100
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12, 40))
+def test_more_small_replays_stand_before_the_naive_judge(seed: int) -> None:
+    told = sum((_judged_round(seed, number) for number in range(25)), Counter[str]())
+    assert told["refused"] > 100
+
+
 def _judged_round(seed: int, round_: int) -> Counter[str]:
     """Return what the judge counts of one of the rounds that a seed draws, with both planes."""
     random = Random(seed)
@@ -211,6 +222,23 @@ def _judged_round(seed: int, round_: int) -> Counter[str]:
 def test_a_job_that_was_placed_is_not_tried_again_at_that_instant(seed: int, round_: int) -> None:
     # Another job's answer had the placed one tried again, and the replay ended with a KeyError.
     assert _judged_round(seed, round_)["heirs"] > 0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("seed", "round_", "held"),
+    [
+        (12, 1, "others would have been first"),
+        (15, 12, "for a demand"),
+        (22, 20, "always"),
+        (28, 1, "others would have been first"),
+        (30, 10, "overtook"),
+        (32, 19, "by debt"),
+    ],
+)
+def test_idle_work_goes_for_whom_it_makes_room(seed: int, round_: int, held: str) -> None:
+    """Refused plans leave their victims to later demands; higher priorities are served first."""
+    assert _judged_round(seed, round_)[held] > 0
 
 
 def test_idle_work_goes_beside_lower_ones_where_these_alone_hold_more_devices() -> None:

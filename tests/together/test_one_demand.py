@@ -434,3 +434,21 @@ async def test_idle_work_goes_where_room_is_promised_to_a_demand_that_has_not_op
         assert cluster.evicted == {"bob": 4} and not cluster.placed("first")
         evicted = await cluster.demand(job("wanted", "a", priority="high"))
         assert (evicted, cluster.placed("wanted"), cluster.placed("cat")) == ({"ann": 4}, 1, 1)
+
+
+@pytest.mark.thorough
+async def test_idle_work_goes_for_a_later_demand_where_the_first_would_not_get_its_room(
+    tmp_path: Path,
+) -> None:
+    """Another one of higher priority would use a half of it, which the second one leaves it."""
+    idle = deployment("ann", "b", priority="high")
+    async with site(tmp_path, [node("n0", 4)], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle)
+        await cluster.runs(job("above", "a", gpus=2, priority="high", opted=False))
+        await cluster.runs(job("first", "a", gpus=4, priority="low"))
+        await cluster.idle(idle)
+        await cluster.rest()
+        assert cluster.evicted == {}
+        evicted = await cluster.demand(job("second", "a", gpus=2, priority="low"))
+        placed = {name: cluster.placed(name) for name in ("above", "first", "second")}
+        assert (evicted, placed) == ({"ann": 4}, {"above": 1, "first": 0, "second": 1})

@@ -251,6 +251,8 @@ def declined_text(declined: Declined) -> str:
             return f"nobody is evicted for it{until} (preemptionDelay)"
         case Reason.DISPLACED:
             return "it was displaced lately, and no idle workload is evicted for its return"
+        case Reason.NOT_CONFIRMED:
+            return "it would not be placed where idle workloads were evicted for it"
         case Reason.HELD:
             until = "" if declined.until is None else f" before {format_instant(declined.until)}"
             if declined.budget:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
@@ -19,10 +20,11 @@ from tests.oracle.mixtures import Held, ways
 
 POLICY = Policy(choice=VictimChoice.BEST).beside_others()
 FAR_FEWER = "far fewer devices have to go by priority"
+TO_OTHERS = "what comes free goes to others that wait, with a higher priority"
 
 
-def cluster(*pods: PodRow, wanted: int = 4) -> tuple[Snapshot, Unit]:
-    waiting = pod("wanted", gpus=wanted, priority=1000)
+def cluster(*pods: PodRow, wanted: int = 4, priority: int = 1000) -> tuple[Snapshot, Unit]:
+    waiting = pod("wanted", gpus=wanted, priority=priority)
     nodes = [node("n0", gpus=8), node("n1", gpus=8)]
     return snapshot_of(*nodes, *pods, waiting), Unit((waiting.uid,))
 
@@ -116,3 +118,38 @@ def test_idle_work_of_the_lowest_priority_goes_where_the_others_hold_hardly_less
     gone = frozenset([resting.uid])
     found = refusal(snapshot, POLICY, [unit], gone, gone, frozenset(), 0, {}, by_priority=True)
     assert found == ("", frozenset())
+
+
+def test_idle_work_stays_whose_room_a_higher_priority_would_use_beside_its_own_victims() -> None:
+    random, counts = Random("joins"), Counter[bool]()
+    for _ in range(900):
+        free, held = [0, 0], list[PodRow]()
+        lower, idle = [0, 0], random.randint(1, 4)
+        resting = pod("idle", node="n0", gpus=idle, priority=2000)
+        for number, room in enumerate((8 - idle, 8)):
+            lower[number] = random.randint(0, room)
+            free[number] = random.randint(0, room - lower[number])
+            for kind, gpus, priority in (
+                ("lower", lower[number], 500),
+                ("stays", room - lower[number] - free[number], 3000),
+            ):
+                if gpus:
+                    name = f"{kind}-{number}"
+                    held.append(pod(name, node=f"n{number}", gpus=gpus, priority=priority))
+        wanted = random.randint(1, 4)
+        with_idle = free[0] + idle
+        if wanted <= max(free) or wanted > with_idle:
+            continue
+        above = random.randint(max(with_idle, *free) + 1, 9)
+        alone = any(above <= free[node] + lower[node] for node in (0, 1))
+        joins = not alone and above <= with_idle + lower[0]
+        waiting = pod("above", gpus=above, priority=1000)
+        snapshot, unit = cluster(resting, *held, waiting, wanted=wanted, priority=100)
+        gone = frozenset([resting.uid])
+        ahead = [Unit((waiting.uid,))]
+        found, _ = refusal(
+            snapshot, POLICY, [unit], gone, gone, frozenset(), 0, {}, ahead, preempting=ahead
+        )
+        assert (found == TO_OTHERS) is joins, (free, lower, idle, above, wanted, found)
+        counts[joins] += 1
+    assert min(counts[True], counts[False]) > 20

@@ -64,6 +64,7 @@ _NOT_ITS_DEMAND: Final = (
     outcome.Reason.OWNED,
     outcome.Reason.NO_QUOTA,
     outcome.Reason.DISPLACED,
+    outcome.Reason.NOT_CONFIRMED,
 )
 _NAMED: Final = 20  # blockers
 _BUDGETS: Final = 3

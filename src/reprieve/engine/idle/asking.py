@@ -7,6 +7,7 @@ the same rules. Source: the design's "Where the planes meet".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,16 +16,17 @@ from reprieve.engine.idle.model import IdleSnapshot, Phase, Workload
 from reprieve.engine.idle.outcome import Evaluation, Reason
 from reprieve.engine.idle.placement import pending_pods
 from reprieve.engine.plan import Plane
-from reprieve.units.ids import GpuWorkloadKey
+from reprieve.units.ids import GpuWorkloadKey, Uid
 
 __all__ = [
     "MOST_MIXTURES",
     "MOST_RELEASES",
     "Costly",
+    "IdleWork",
     "costly_demands",
     "demands_of_quota",
+    "idle_work",
     "short_demands",
-    "spare_work",
     "waits_for_quota",
 ]
 
@@ -98,10 +100,37 @@ def costly_demands(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Costl
     return sorted(found, key=lambda each: demand_order(each.demand))
 
 
-def spare_work(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Workload]:
-    """Return the idle work that no demand needs, oldest idle first."""
+@dataclass(frozen=True, slots=True)
+class IdleWork:
+    """The idle work that is a candidate for some demand.
+
+    `rows`: that which no demand needs, or only one that is served later than another; oldest idle
+    first. `turns`: the order of the demand that needs it, by root.
+    """
+
+    rows: tuple[Workload, ...]
+    turns: Mapping[Uid, tuple[int, int, GpuWorkloadKey]]
+
+    def is_free(self, demand: Workload, root: Uid) -> bool:
+        """Whether no demand needs the work of a root that is served before this one."""
+        turn = self.turns.get(root)
+        return turn is None or turn > demand_order(demand)
+
+
+def idle_work(snapshot: IdleSnapshot, evaluation: Evaluation) -> IdleWork:
+    """Return the idle work that no demand needs, or one that is not the first of all."""
     spare = {each.subject for each in evaluation.declined if each.reason in _SPARE}
+    demands = {each.ref: demand_order(each) for each in snapshot.workloads}
+    turns = {
+        each.root.uid: demands[plan.preemptor]
+        for plan in evaluation.plans
+        if plan.preemptor in demands
+        for each in plan.victims
+    }
     idle = [
-        each for each in snapshot.workloads if each.status.phase is Phase.IDLE and each.ref in spare
+        each
+        for each in snapshot.workloads
+        if each.status.phase is Phase.IDLE and (each.ref in spare or each.root.uid in turns)
     ]
-    return sorted(idle, key=lambda each: (each.status.idle_since or 0, each.key))
+    idle.sort(key=lambda each: (each.status.idle_since or 0, each.key))
+    return IdleWork(tuple(idle), turns)

@@ -234,27 +234,36 @@ def _serve(run: _Run, demand: Workload) -> None:
         run.declined.append(_displaced(demand))
         return
     spared = _roots(run, spare) if trim else set()
+    victims = [each for v in search.victims for each in run.units[v.root.uid][1]]
+    plan = plan_of(
+        run,
+        preemptor=demand.ref,
+        victims=victims,
+        rule=rule,
+        proof=proof_of(
+            search,
+            compatible=bool(spare) and not trim,
+            profile=VictimChoice.BEST if run.policy.best else "",
+            gap=gap,
+        ),
+        placement=search.placement,
+        reprieved={RULE_NOT_NEEDED: len(spared)} if spared else {},
+        guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
+    )
+    if _is_refused(run, demand, plan):
+        return
     run.reprieved.update(spared)
     _take_room(run, search, credit)
-    victims = [each for v in search.victims for each in run.units[v.root.uid][1]]
     run.taken.update(v.root.uid for v in victims)
-    run.plans.append(
-        plan_of(
-            run,
-            preemptor=demand.ref,
-            victims=victims,
-            rule=rule,
-            proof=proof_of(
-                search,
-                compatible=bool(spare) and not trim,
-                profile=VictimChoice.BEST if run.policy.best else "",
-                gap=gap,
-            ),
-            placement=search.placement,
-            reprieved={RULE_NOT_NEEDED: len(spared)} if spared else {},
-            guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
-        )
-    )
+    run.plans.append(plan)
+
+
+def _is_refused(run: _Run, demand: Workload, plan: Plan) -> bool:
+    """Whether the scheduling plane has refused a plan; its victims are free for later demands."""
+    if plan.id not in run.snapshot.refused:
+        return False
+    run.declined.append(Declined(demand.ref, Reason.NOT_CONFIRMED))
+    return True
 
 
 def _covers(run: _Run, demand: Workload, search: Search, credit: Mapping[str, int]) -> bool:
@@ -325,6 +334,9 @@ def _mix(run: _Run, demand: Workload, waiting: tuple[PodRow, ...]) -> None:
         return
     asked = add(*(pod.gpus for pod in waiting))
     need = {name: count for name, count in sorted(asked.items()) if count > 0}
+    plan = mixed_plan(run, demand, need, victims, mixed.placement)
+    if _is_refused(run, demand, plan):
+        return
     run.taken.update(mixed.roots)
     demanded = {pod.uid: pod.amounts for pod in waiting}
     run.placed.extend(
@@ -332,7 +344,7 @@ def _mix(run: _Run, demand: Workload, waiting: tuple[PodRow, ...]) -> None:
         for uid, node in mixed.placement
         if uid in demanded
     )
-    run.plans.append(mixed_plan(run, demand, need, victims, mixed.placement))
+    run.plans.append(plan)
 
 
 def _named(run: _Run, demand: Workload, roots: Sequence[Uid]) -> list[Workload]:

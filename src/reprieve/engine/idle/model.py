@@ -277,6 +277,8 @@ class IdleSnapshot:
     `released`: for demands that the quota plane owns, the roots of idle work with which gone the
     demand gets its quota, as that plane has worked out. `mixed`: for demands for which no idle work
     suffices, what goes beside work of lower priority, as the scheduling plane has worked out.
+    `refused`: ids of plans that the scheduling plane has not confirmed; their victims are left to
+    other demands.
     """
 
     revision: int
@@ -292,6 +294,7 @@ class IdleSnapshot:
     released: Mapping[GpuWorkloadKey, Released] = field(default_factory=dict)
     mixed: Mapping[GpuWorkloadKey, Mixed] = field(default_factory=dict)
     debts: Mapping[GpuWorkloadKey, Debt] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
 
     def held_until(self, demand: str, root: Uid, now: Nanos) -> Nanos | None:
         """Return until when a root is held from a demand, None where it may be evicted."""

@@ -57,6 +57,7 @@ class Reason(StrEnum):
     NO_QUOTA = "NoQuota"  # no idle work that may go holds the quota which it lacks
     DELAYED = "Delayed"  # it has not waited for long enough for anybody to be evicted
     DISPLACED = "Displaced"  # it was displaced lately: nobody goes for its return
+    NOT_CONFIRMED = "NotConfirmed"  # the scheduling plane would not place it in their stead
 
 
 @dataclass(frozen=True, slots=True)

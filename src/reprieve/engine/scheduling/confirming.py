@@ -6,13 +6,15 @@ Asked before idle work is evicted for pods that our scheduling plane places. Sou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.texts import places_of
+from reprieve.engine.mixed import FAR_FEWER, FEWER_IDLE
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.demand_devices import held_devices, least_lacking, priority_of
@@ -21,12 +23,12 @@ from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 
-__all__ = ["FAR_FEWER", "MOST_AHEAD", "refusal"]
+__all__ = ["MOST_AHEAD", "refusal"]
 
-#: Said where idle work stays, since it holds more than what has to go by priority.
-FAR_FEWER: Final = "far fewer devices have to go by priority"
 #: How many units of higher priority are looked at.
 MOST_AHEAD: Final = 20
+_MOST_PREEMPTING: Final = 6  # different ones, with victims of theirs
+_TO_OTHERS: Final = "what comes free goes to others that wait, with a higher priority"
 #: Idle work goes first that holds at most so many times the devices that go by priority: halves.
 _MOST: Final = 3
 
@@ -40,15 +42,17 @@ def refusal(
     overdue: frozenset[Uid],
     now: int,
     scorers: Mapping[str, PlacementScorer],
-    ahead: Collection[Unit] = (),
+    ahead: Sequence[Unit] = (),
     *,
     by_priority: bool = False,
+    preempting: Sequence[Unit] = (),
 ) -> tuple[str, frozenset[Uid]]:
     """Return why it is wrong to evict `gone` for these units; empty where it is right.
 
     Where the units could preempt idle pods by priority, so that fewer devices go, it is wrong, and
     the pods of idle work are returned: they alone may be their victims. `ahead`: units of higher
-    priority that wait as well, and take what comes free where they fit. `by_priority`: lower
+    priority that wait as well, and take what comes free where they fit. `preempting`: those of them
+    that may preempt now, and take it where they fit beside their victims. `by_priority`: lower
     priorities may be preempted for the units now; where these hold far fewer devices (`_MOST`), it
     is wrong to evict idle work. Where the order of priorities names pods of `gone`, the others are
     asked about as well, and they alone are returned: right where they do not come back, since they
@@ -66,7 +70,10 @@ def refusal(
     if not session().places_all(units, gone):
         return "not all of its pods have a node with the victims gone", frozenset()
     if ahead and not session().places_all(units, gone, ahead):
-        return "what comes free goes to others that wait, with a higher priority", frozenset()
+        return _TO_OTHERS, frozenset()
+    first = islice(_different(snapshot, preempting), _MOST_PREEMPTING)
+    if any(_joins(session, snapshot, unit, gone) for unit in first):
+        return _TO_OTHERS, frozenset()
     devices, _ = held_devices(snapshot, units, gone, slots)
     if by_priority and _exceeds(devices, least_lacking(snapshot, units)):
         others = _by_priority(session(patient=frozenset(units)), snapshot, units)
@@ -84,8 +91,31 @@ def refusal(
         return "", frozenset()
     among = session(patient=frozenset(units), among=dict.fromkeys(units, idle))
     if _needs_fewer(among, snapshot, units, gone, slots):
-        return "fewer of the idle pods have to go by their priority", idle
+        return FEWER_IDLE, idle
     return "", frozenset()
+
+
+def _different(snapshot: Snapshot, units: Sequence[Unit]) -> Iterator[Unit]:
+    """Yield one of those units that request the same with the same priority."""
+    seen = set[tuple[int, tuple[int, ...]]]()
+    for unit in units:
+        classes = (snapshot.pending[uid].pod_class for uid in unit.pods if uid in snapshot.pending)
+        kind = priority_of(snapshot, unit), tuple(classes)
+        if kind not in seen:
+            seen.add(kind)
+            yield unit
+
+
+def _joins(
+    session: Callable[..., Session], snapshot: Snapshot, unit: Unit, gone: frozenset[Uid]
+) -> bool:
+    """Return whether a unit finds victims by priority only where `gone` is evicted as well."""
+    patient = frozenset((unit,))
+    with_them = session(patient=patient, without={unit: gone})
+    found = _by_priority(with_them, snapshot, (unit,))
+    if not found:
+        return False
+    return not _by_priority(session(patient=patient), snapshot, (unit,))
 
 
 def _needs_fewer(

@@ -15,10 +15,10 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.asking import (
     MOST_MIXTURES,
     MOST_RELEASES,
+    IdleWork,
     costly_demands,
     demands_of_quota,
     short_demands,
-    spare_work,
 )
 from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.model import IdleSnapshot, Mixed, Released, Workload
@@ -35,7 +35,7 @@ __all__ = ["Unit", "idle_units", "mixtures", "releases"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An idle job that no demand needs; `quota`: it holds some."""
+    """An idle job; `quota`: it holds some."""
 
     row: Workload
     quota: bool
@@ -56,18 +56,17 @@ class Unit:
         return IdleUnit(self.root, held, self.pods, sum(self.row.gpus.values()))
 
 
-def idle_units(
-    snapshot: IdleSnapshot, evaluation: Evaluation, joint: JointDecider | None
-) -> list[Unit]:
-    """Return the idle jobs that no demand needs, oldest idle first."""
-    return [
-        Unit(row, joint is not None and joint.holds_quota(row.key))
-        for row in spare_work(snapshot, evaluation)
-    ]
+def idle_units(work: IdleWork, joint: JointDecider | None) -> list[Unit]:
+    """Return the idle jobs that are candidates, oldest idle first."""
+    return [Unit(row, joint is not None and joint.holds_quota(row.key)) for row in work.rows]
 
 
 def releases(
-    snapshot: IdleSnapshot, units: Sequence[Unit], joint: JointDecider, now: Nanos
+    snapshot: IdleSnapshot,
+    work: IdleWork,
+    units: Sequence[Unit],
+    joint: JointDecider,
+    now: Nanos,
 ) -> dict[GpuWorkloadKey, Released]:
     """Return for jobs that wait for quota the idle work to evict."""
     promised = _promised(snapshot, joint)
@@ -75,7 +74,11 @@ def releases(
     found: dict[GpuWorkloadKey, Released] = {}
     for demand in demands_of_quota(snapshot)[:MOST_RELEASES] if units else ():
         debt = snapshot.debts.get(demand.key)
-        free = [each for each in left.values() if debt is None or debt.allows(each.row)]
+        free = [
+            each
+            for each in left.values()
+            if work.is_free(demand, each.root) and (debt is None or debt.allows(each.row))
+        ]
         answer = joint.release(demand.key, [each.released() for each in free], promised, now)
         going = [left[Uid(name)] for name in answer.units]
         devices = sum(sum(each.row.gpus.values()) for each in going)
@@ -92,6 +95,7 @@ def releases(
 def mixtures(
     snapshot: IdleSnapshot,
     evaluation: Evaluation,
+    work: IdleWork,
     units: Sequence[Unit],
     placing: SchedulingDecider,
     now: Nanos,
@@ -106,7 +110,11 @@ def mixtures(
         own = costly.get(demand.key)
         victims = () if own is None else own.victims
         idle = [IdlePods(e.root.uid, tuple(pod.uid for pod in e.pods)) for e in victims]
-        idle += [IdlePods(unit.root, unit.pods) for unit in left.values()]
+        idle += [
+            IdlePods(unit.root, unit.pods)
+            for unit in left.values()
+            if work.is_free(demand, unit.root)
+        ]
         most = 0 if own is None else own.most
         answer = placing.mixture(demand.key, idle, now, most) if idle else None
         if answer is None:

@@ -30,6 +30,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import PodRow as ClusterPod
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.harm_budgets.budget import HarmSide
+from reprieve.engine.idle.asking import idle_work
 from reprieve.engine.idle.check import check
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.evaluation import evaluate
@@ -45,6 +46,7 @@ from reprieve.engine.idle.model import (
     Workload,
 )
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
+from reprieve.engine.mixed import BY_PRIORITY
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.entries import CycleResult, Entry
 from reprieve.simulation.domains import NO_DOMAINS, Domains
@@ -267,26 +269,40 @@ class IdleDecider:
 
     def _evaluated(self, now: Nanos) -> tuple[Reclaim, ...]:
         plans: list[Reclaim] = []
-        # A plan that budgets do not allow is decided again, with fewer of those that do not fit.
-        while self._carried_out(plans, now):
+        refused = set[str]()
+        # A plan that budgets do not allow is decided again, with fewer of those that do not fit,
+        # and so is one that is not confirmed: its victims may help later demands.
+        while self._carried_out(plans, refused, now):
             pass
         return tuple(plans)
 
-    def _carried_out(self, plans: list[Reclaim], now: Nanos) -> bool:
-        """Evaluate once, and add what is carried out; whether budgets refused a plan."""
-        snapshot, found = self._evaluation(now)
-        refused = False
+    def _carried_out(self, plans: list[Reclaim], refused: set[str], now: Nanos) -> bool:
+        """Evaluate once, and add what is carried out; whether it is to be decided again.
+
+        `refused`: ids of plans that were not confirmed at this instant.
+        """
+        snapshot, found = self._evaluation(frozenset(refused), now)
+        confirmed = []
+        again = False
+        for plan in found.plans:
+            why = self._refusal(plan, now)
+            if not why:
+                confirmed.append(plan)
+            elif why not in BY_PRIORITY:
+                refused.add(plan.id)
+                again = True
+        if again:
+            return True
         for plan, seen in before_each(found.plans, snapshot, found.reservations):
+            if plan not in confirmed:
+                continue
             wrong = check(plan, seen, self._policy, now)
             if wrong:
                 raise IdleFault(f"policy {self._name}: {'; '.join(map(str, wrong))}")
-            if self._refused(plan, now):
-                continue
             if not self._takes(plan, now):
-                refused = True
-                break
+                return True
             plans.append(self._committed(with_reasons(plan, seen.workloads, now), now))
-        return refused
+        return False
 
     def _takes(self, plan: Plan, now: Nanos) -> bool:
         """Count who is preempted, unless harm budgets do not allow all of them together."""
@@ -330,30 +346,31 @@ class IdleDecider:
                 self._retries.update(hold.until for hold in held.values())
         return found
 
-    def _evaluation(self, now: Nanos) -> tuple[IdleSnapshot, Evaluation]:
+    def _evaluation(self, refused: frozenset[str], now: Nanos) -> tuple[IdleSnapshot, Evaluation]:
         """Return what is decided, with what the other planes name, and what it was decided on."""
-        snapshot = self._snapshot(now)
+        snapshot = replace(self._snapshot(now), refused=refused)
         found = evaluate(snapshot, self._policy, now)
         if not self._together:
             return snapshot, found
-        units = idle_units(snapshot, found, self.joint)
-        released = {} if self.joint is None else releases(snapshot, units, self.joint, now)
+        work = idle_work(snapshot, found)
+        units = idle_units(work, self.joint)
+        released = {} if self.joint is None else releases(snapshot, work, units, self.joint, now)
         taken = {uid for each in released.values() for uid in each.roots}
         free = [unit for unit in units if unit.root not in taken]
-        mixed = mixtures(snapshot, found, free, self.placing, now)
+        mixed = mixtures(snapshot, found, work, free, self.placing, now)
         if not released and not mixed:
             return snapshot, found
         snapshot = replace(snapshot, released=released, mixed=mixed)
         return snapshot, evaluate(snapshot, self._policy, now)
 
-    def _refused(self, plan: Plan, now: Nanos) -> bool:
-        """Whether the scheduling plane would not place the demand of a plan."""
+    def _refusal(self, plan: Plan, now: Nanos) -> str:
+        """Return why the scheduling plane refuses a plan; empty where it does not."""
         if not self._together or not plan.placement or _is_mixed(plan):
-            return False
+            return ""
         assert plan.preemptor is not None, "only demands are placed"
         victims = [_key(victim.root) for victim in plan.victims]
         gone = [pod.uid for key in victims for pod in self.placing.pods_of(key)]
-        return bool(self.placing.refusal(_key(plan.preemptor), gone, self._due_pods(now), now))
+        return self.placing.refusal(_key(plan.preemptor), gone, self._due_pods(now), now)
 
     def _idle_pods(self) -> frozenset[Uid]:
         return frozenset(pod.uid for key in self._idle for pod in self.placing.pods_of(key))

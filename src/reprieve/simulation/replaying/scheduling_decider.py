@@ -207,6 +207,7 @@ class SchedulingDecider:
 
         Where fewer of the pods of idle work have to go by priority, they alone may.
         """
+        ahead = self._ahead_of(self._waiting[job])
         why, fewer = refusal(
             self.snapshot(),
             self._policy,
@@ -216,8 +217,9 @@ class SchedulingDecider:
             frozenset(),
             now // SECOND,
             {},
-            self._ahead_of(self._waiting[job]),
+            ahead,
             by_priority=self._preempts,
+            preempting=ahead if self._preempts else (),
         )
         if fewer and self.answers is not None:
             self.answers.among[job] = fewer

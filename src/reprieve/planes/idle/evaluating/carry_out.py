@@ -242,6 +242,16 @@ class CarryOut:
         self._held[plan.id] = (clock.monotonic() + pause, pause)
         self._again(Nanos(clock.wall() + pause))
 
+    def still_held(self, plans: Iterable[str]) -> frozenset[str]:
+        """Return which of these plans, by id, are not to be tried yet; then it is evaluated."""
+        clock = self._context.clock
+        now = clock.monotonic()
+        left = {each: self._held.get(each, (0, 0))[0] - now for each in plans}
+        held = {each: pause for each, pause in left.items() if pause > 0}
+        if held:
+            self._again(Nanos(clock.wall() + min(held.values())))
+        return frozenset(held)
+
     def _held_for(self, plan: Plan) -> int:
         """Return for how many nanoseconds a plan is not to be tried, 0 where it may be."""
         until, _ = self._held.get(plan.id, (0, 0))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kubeworld.units.durations import SECOND
@@ -25,7 +26,8 @@ from reprieve.api.reprieve import (
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot
 from reprieve.engine.idle.outcome import Evaluation
-from reprieve.engine.plan import Plane
+from reprieve.engine.mixed import BY_PRIORITY
+from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.records.book import Book
 from reprieve.planes.common.loop import DecisionLoop, HeldBack, Pace
 from reprieve.planes.common.solve import NotedPace, Solver, TookTooLong
@@ -52,6 +54,7 @@ __all__ = ["Evaluator"]
 
 _RETRY: Final = SECOND
 _REMEMBERED: Final = 1_000
+_ROUNDS: Final = 10  # how often it is decided again without plans that are refused
 _PACE: Final = Pace(held_back=SECOND, told_at=logging.WARNING, gather=SECOND // 10)
 
 
@@ -83,7 +86,9 @@ class Evaluator:
         holds_quota: Callable[[str], bool],
     ) -> None:
         self._side = side
-        self._refused: dict[str, None] = {}  # ids of plans that were not confirmed, oldest first
+        # Ids of plans that were not confirmed, oldest first, and of those whose victims others get.
+        self._refused: dict[str, None] = {}
+        self._let_go: set[str] = set()
         self._noted = noted
         self._context = context
         self._book = book
@@ -162,7 +167,8 @@ class Evaluator:
         policy = context.start.policy
         self._carry_out.answers(tuple(answers_of(evaluation, policy)))
         self._noted(snapshot, evaluation, now)
-        self._side().evaluated(snapshot, evaluation)
+        if not evaluation.plans or context.dry_run:
+            self._side().evaluated(snapshot, evaluation)
         if not evaluation.plans:
             return
         if context.dry_run:
@@ -174,16 +180,12 @@ class Evaluator:
         namespace, holder = self._book.namespace, context.fence.identity
         async with evaluation_lease(context.client, namespace, holder, context.clock) as held:
             if not held:
+                self._side().evaluated(snapshot, evaluation)
                 self.ask_at(Nanos(context.clock.wall() + _RETRY))
                 return
             # Waiting for the Lease may have changed the world: decide on the newest snapshot.
-            snapshot = self._snapshot(self.open_intents.claims())
-            now = context.clock.wall()
-            snapshot, evaluation = await self._evaluate(snapshot, now)
-            decided_on = await self._recorded(snapshot, now, len(evaluation.plans))
-            effects = await self._confirmed(
-                tuple(plans_of(evaluation, snapshot, policy, now)), snapshot
-            )
+            snapshot, now, effects = await self._confirmed()
+            decided_on = await self._recorded(snapshot, now, len(effects))
             begun = await self._carry_out.begin(effects, decided_on)
         self._carry_out.go_on(begun)
         for effect in effects:
@@ -193,29 +195,58 @@ class Evaluator:
                 if gap is not None:
                     context.metrics.preemption_gap.labels(Plane.IDLE.value).observe(gap / 100)
 
-    async def _confirmed(
-        self, effects: Sequence[Refuse | Begin], snapshot: IdleSnapshot
-    ) -> list[Refuse | Begin]:
-        """Leave out the plans that the scheduling plane does not confirm, for a while."""
-        rows = {row.key: row for row in snapshot.workloads}
-        found: list[Refuse | Begin] = []
-        for effect in effects:
-            why = await self._side().refusal(effect.plan, rows) if isinstance(effect, Begin) else ""
-            if why:
-                level = logging.DEBUG if effect.plan.id in self._refused else logging.INFO
-                log.log(level, "plan %s is not carried out: %s", effect.plan.id, why)
-                self._refused[effect.plan.id] = None
-                while len(self._refused) > _REMEMBERED:
-                    del self._refused[next(iter(self._refused))]
-                self._side().refused(effect.plan, snapshot)
-                self._carry_out.hold(effect.plan)
-            else:
-                found.append(effect)
-        return found
+    async def _confirmed(self) -> tuple[IdleSnapshot, Nanos, list[Refuse | Begin]]:
+        """Decide, and leave out the plans that the scheduling plane does not confirm, for a while.
+
+        Their victims may help later demands, so it is decided again without them.
+        """
+        answers: dict[str, str] = {}
+        now = self._context.clock.wall()
+        for left in reversed(range(_ROUNDS)):
+            snapshot = self._newest()
+            now = self._context.clock.wall()
+            snapshot, evaluation = await self._evaluate(snapshot, now)
+            policy = self._context.start.policy
+            effects = tuple(plans_of(evaluation, snapshot, policy, now))
+            rows = {row.key: row for row in snapshot.workloads}
+            again = False
+            for plan in (each.plan for each in effects if isinstance(each, Begin)):
+                if plan.id not in answers:
+                    answers[plan.id] = await self._side().refusal(plan, rows)
+                    again |= self._note_answer(plan, answers[plan.id])
+            if not (again and left):
+                break
+        self._side().evaluated(snapshot, evaluation)
+        refused = [each for each in effects if answers.get(each.plan.id)]
+        for each in refused:
+            self._side().refused(each.plan, snapshot)
+        return snapshot, now, [each for each in effects if each not in refused]
+
+    def _note_answer(self, plan: Plan, why: str) -> bool:
+        """Hold a plan that is refused; whether others may have its victims."""
+        if not why:
+            return False
+        level = logging.DEBUG if plan.id in self._refused else logging.INFO
+        log.log(level, "plan %s is not carried out: %s", plan.id, why)
+        self._refused[plan.id] = None
+        while len(self._refused) > _REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+        self._carry_out.hold(plan)
+        if why in BY_PRIORITY:
+            return False
+        self._let_go.add(plan.id)
+        return True
+
+    def _newest(self) -> IdleSnapshot:
+        """Return the world as it is now; plans that were refused a moment ago are not made."""
+        snapshot = self._snapshot(self.open_intents.claims())
+        if self._let_go:
+            self._let_go = set(self._carry_out.still_held(self._let_go))
+        return replace(snapshot, refused=frozenset(self._let_go)) if self._let_go else snapshot
 
     async def _decide(self, now: Nanos) -> tuple[IdleSnapshot, Evaluation]:
         context = self._context
-        snapshot = self._snapshot(self.open_intents.claims())
+        snapshot = self._newest()
         with context.metrics.evaluation_seconds.labels(Plane.IDLE.value).time():
             return await self._evaluate(snapshot, now)
 

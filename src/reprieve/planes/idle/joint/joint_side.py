@@ -17,7 +17,7 @@ from reprieve.api.core import KueueWorkload
 from reprieve.api.reprieve import PreemptionSpec
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Lineage, Party, owner_lineage
-from reprieve.engine.idle.asking import waits_for_quota
+from reprieve.engine.idle.asking import idle_work, waits_for_quota
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Workload
 from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.idle.placement import pending_pods
@@ -367,9 +367,10 @@ class JointSide:
     ) -> IdleSnapshot | None:
         """Return the snapshot with what other planes named; None where they named nothing."""
         released = await self._releases.named(snapshot, evaluation, now)
-        units = self._releases.units(snapshot, evaluation)
+        work = idle_work(snapshot, evaluation)
+        units = self._releases.units(work)
         taken = [uid for each in released.values() for uid in each.roots]
-        mixed = await self._mixtures.named(snapshot, evaluation, units, taken, now)
+        mixed = await self._mixtures.named(snapshot, evaluation, work, units, taken, now)
         if not released and not mixed:
             return None
         return replace(snapshot, released=released, mixed=mixed)

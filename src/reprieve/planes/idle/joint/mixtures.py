@@ -12,7 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.idle.asking import MOST_MIXTURES, Costly, costly_demands, short_demands
+from reprieve.engine.idle.asking import (
+    MOST_MIXTURES,
+    Costly,
+    IdleWork,
+    costly_demands,
+    short_demands,
+)
 from reprieve.engine.idle.model import IdleSnapshot, Mixed, Workload
 from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
 from reprieve.engine.idle.placement import pending_pods
@@ -44,6 +50,7 @@ class Mixtures:
         self,
         snapshot: IdleSnapshot,
         evaluation: Evaluation,
+        work: IdleWork,
         units: Units,
         taken: Collection[Uid],
         now: Nanos,
@@ -59,7 +66,7 @@ class Mixtures:
             own = costly.get(demand.key)
             free = {
                 name: members
-                for name, members in _candidates(units, own)
+                for name, members in _candidates(demand, work, units, own)
                 if not any(
                     each.root.uid in gone or snapshot.held_until(demand.key, each.root.uid, now)
                     for each in members
@@ -104,13 +111,17 @@ class Mixtures:
         return demands
 
 
-def _candidates(units: Units, own: Costly | None) -> Iterator[tuple[str, Sequence[Workload]]]:
-    """Yield the units that may be evicted: those of a costly plan, then those that none needs."""
+def _candidates(
+    demand: Workload, work: IdleWork, units: Units, own: Costly | None
+) -> Iterator[tuple[str, Sequence[Workload]]]:
+    """Yield the units that may be evicted: those of a costly plan, then those that are free."""
     members: dict[str, list[Workload]] = {}
     for each in () if own is None else own.victims:
         members.setdefault(each.unit or f"/{each.root.uid}", []).append(each)
     yield from members.items()
-    yield from ((name, several) for name, (_, several) in units.items() if name not in members)
+    for name, (_, several) in units.items():
+        if name not in members and all(work.is_free(demand, e.root.uid) for e in several):
+            yield name, several
 
 
 def idle_pods(name: str, members: Sequence[Workload]) -> IdlePods:

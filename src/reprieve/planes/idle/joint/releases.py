@@ -20,8 +20,9 @@ from kubeworld.units.instants import Nanos
 from reprieve.api.core import KueueWorkload
 from reprieve.engine.idle.asking import (
     MOST_RELEASES,
+    IdleWork,
     demands_of_quota,
-    spare_work,
+    idle_work,
     waits_for_quota,
 )
 from reprieve.engine.idle.claims import demand_order
@@ -68,7 +69,8 @@ class Releases:
         owned = [e for e in demands_of_quota(snapshot) if snapshot.owned[e.key] is owner]
         if quota is None or not owned:
             return {}
-        units = self.units(snapshot, evaluation)
+        work = idle_work(snapshot, evaluation)
+        units = self.units(work)
         promised = self._promised(snapshot)
         waits: set[GpuWorkloadKey] = (
             {each.key for each in owned[MOST_RELEASES:]} if units else set()
@@ -80,7 +82,11 @@ class Releases:
             free = [
                 unit
                 for unit, members in units.values()
-                if not any(snapshot.held_until(demand.key, e.root.uid, now) for e in members)
+                if not any(
+                    not work.is_free(demand, e.root.uid)
+                    or snapshot.held_until(demand.key, e.root.uid, now)
+                    for e in members
+                )
                 and (debt is None or all(map(debt.allows, members)))
             ]
             if not key or not free:
@@ -103,12 +109,10 @@ class Releases:
         self.unanswered = frozenset(waits)
         return found
 
-    def units(
-        self, snapshot: IdleSnapshot, evaluation: Evaluation
-    ) -> dict[str, tuple[IdleUnit, list[Workload]]]:
-        """Return the idle work that no demand needs, by unit, oldest idle first."""
+    def units(self, work: IdleWork) -> dict[str, tuple[IdleUnit, list[Workload]]]:
+        """Return the idle work that is a candidate, by unit, oldest idle first."""
         members: dict[str, list[Workload]] = {}
-        for each in spare_work(snapshot, evaluation):
+        for each in work.rows:
             members.setdefault(each.unit or f"/{each.root.uid}", []).append(each)
         return {name: (self._unit(name, several), several) for name, several in members.items()}
 

@@ -30,11 +30,11 @@ from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.demands import Rejection
 from reprieve.engine.disruptions.questions import Hold
-from reprieve.engine.mixed import IdlePods, Mixture
+from reprieve.engine.mixed import FAR_FEWER, IdlePods, Mixture
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.plan import Plane
-from reprieve.engine.scheduling.confirming import FAR_FEWER, MOST_AHEAD, refusal
+from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
 from reprieve.engine.scheduling.demand_devices import priority_of
 from reprieve.engine.scheduling.gangs.job import JobOptions
 from reprieve.engine.scheduling.mixtures import mixture
@@ -232,6 +232,9 @@ class SchedulingJoint:
             return "its pods no longer wait for a node"
         context, snapshot = self._context, self._state.cluster.snapshot()
         free = not self._holds(units) and not self._delays.of(units)
+        ahead = self._ahead_of(snapshot, units)
+        spared = self._holds(ahead) if ahead else {}
+        preempting = [each for each in ahead if each not in spared and not self._delays.of([each])]
         question = partial(
             refusal,
             snapshot,
@@ -242,7 +245,8 @@ class SchedulingJoint:
             frozenset(self._state.overdue),
             context.clock.wall() // SECOND if context.policy.timed else 0,
             context.scorers,
-            self._ahead_of(snapshot, units),
+            ahead,
+            preempting=preempting,
         )
         refused, fewer = await self._solver.run(partial(question, by_priority=free))
         if refused == FAR_FEWER and any(map(self._comes_back, fewer)):
