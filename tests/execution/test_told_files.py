@@ -64,7 +64,7 @@ def told(name: str, state: State = State.NOTICED) -> Told:
     notice = replace(Notice(_DEADLINE, _DEADLINE, frozenset()), state=state)
     plan = SimpleNamespace(spec=SimpleNamespace(plane="scheduling"))
     victim = SimpleNamespace(root=root)
-    found = Told(name, cast("Any", plan), [cast("Any", victim)], notice, 0)
+    found = Told(name, cast("Any", plan), [cast("Any", victim)], notice, 0, 0)
     found.names = {f"uid-{name}": name}
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +271,24 @@ async def test_a_queue_waits_for_idle_work_that_ends_slowly(
         await cluster.runs(idle, busy)
         await cluster.idle(idle)
         assert await cluster.demand(wanted) == {"notebook": 4}
+
+
+@pytest.mark.thorough
+async def test_other_idle_work_goes_for_a_queue_where_the_first_does_not_end_in_time(
+    tmp_path: Path,
+) -> None:
+    """A finalizer of its owner keeps the root, so that nobody ends its pods."""
+    kept, other = (job(name, "b", gpus=8, queued=True) for name in ("kept", "other"))
+    kept[0]["metadata"]["finalizers"] = ["tests.example/stays"]
+    async with site(tmp_path, [node("n0"), node("n1")], {"a": 8, "b": 8}) as cluster:
+        for each in (kept, other):
+            await cluster.runs(each)
+            await cluster.idle(each)
+        evicted = await cluster.demand(job("wanted", "a", gpus=8, queued=True))
+        assert (evicted, cluster.placed("wanted")) == ({"kept": 8}, 0)
+        await asyncio.sleep(330)
+        await cluster.rest()
+        assert (cluster.evicted, cluster.placed("wanted")) == ({"kept": 8, "other": 8}, 1)
 
 
 @pytest.mark.thorough

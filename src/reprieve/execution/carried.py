@@ -25,8 +25,8 @@ class Carried(Generic[M]):
     (PENDING). `busy`: a task is at it, so that `reconcile` leaves it alone. `ending`: how it is to
     be closed, once that is known. `ended`: when victims were seen to be out of the way, as RFC
     3339. `told`: their tenants are told, or will be. `passing`: uids of those for whom the API
-    server had no answer. `interrupted`: a fault came between the plan's steps. Other instants are
-    monotonic.
+    server had no answer. `interrupted`: a fault came between the plan's steps. `remains`: a victim
+    keeps what it holds. Other instants are monotonic.
     """
 
     intent: Preemption
@@ -45,6 +45,7 @@ class Carried(Generic[M]):
     told: bool = False
     passing: set[str] = field(default_factory=set)
     interrupted: bool = False
+    remains: bool = False
 
     @property
     def away(self) -> bool:

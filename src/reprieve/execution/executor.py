@@ -306,6 +306,7 @@ class Executor(Generic[M]):
                     if seen.state is not each.state(victim):
                         self._steps.record(each, victim, seen)
                     each.left.discard(uid)
+                    each.remains = each.remains or seen.remains
                     each.ended[uid] = format_instant(self._clock.wall())
         if each.left:
             return
@@ -315,8 +316,9 @@ class Executor(Generic[M]):
         served = not each.any_over or self._victims.served(each.intent)
         if not served and now - each.gone_since >= _TOLD_AFTER:
             await self._tell(each)
-        if served or now - each.gone_since >= SERVED_WITHIN:
-            self._end(each, "" if served else "the preemptor did not come")
+        if served or each.remains or now - each.gone_since >= SERVED_WITHIN:
+            why = "a victim has not ended in time" if each.remains else "the preemptor did not come"
+            self._end(each, "" if served else why)
             await self._close(each)
 
     async def _at_it(self, each: Carried[M]) -> None:

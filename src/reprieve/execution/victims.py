@@ -29,12 +29,14 @@ class Marked(Generic[M]):
 class VictimResult:
     """What became of a victim in one call, or why it is not marked.
 
-    `away`: the API server had no answer, which says nothing of the victim.
+    `away`: the API server had no answer, which says nothing of the victim. `remains`: it keeps what
+    it holds, so that its plan alone does not serve the preemptor.
     """
 
     state: VictimState
     message: str = ""
     away: bool = False
+    remains: bool = False
 
 
 class Standing(StrEnum):

@@ -243,7 +243,7 @@ class IdleVictims:
         self._leaving.pop((intent.metadata.name, victim.root.uid), None)
         why = "its pods have not ended in time, and other idle work may be evicted instead"
         self._tell_overdue(intent, [(victim, why)])
-        return VictimResult(state.state, why)
+        return VictimResult(state.state, why, remains=True)
 
     def _leaves(self, intent: Preemption, victim: Victim) -> bool:
         return (intent.metadata.name, victim.root.uid) in self._leaving
