@@ -161,6 +161,25 @@ def job_that_nobody_has_looked_at() -> Story:
 
 
 @story
+def job_behind_the_head_of_its_queue() -> Story:
+    mine = job(suspend=True)
+    waits = workload(mine)
+    involved = {"kind": "Workload", "uid": waits["metadata"]["uid"]}
+    texts = {9: "PodsNotReady: Another workload starts", 1: "BehindHead: The head is team/first"}
+    events = [
+        {
+            **obj("v1", "Event", f"waiting-{minutes}"),
+            "involvedObject": involved,
+            "reason": "Waiting",
+            "message": text,
+            "lastTimestamp": at(minutes),
+        }
+        for minutes, text in texts.items()
+    ]
+    return Story("job/train", [mine, waits, *events])
+
+
+@story
 def job_that_is_suspended_without_a_queue() -> Story:
     return Story("job/train", [job(suspend=True)])
 

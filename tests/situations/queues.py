@@ -93,6 +93,20 @@ def others_have_borrowed_its_quota() -> Situation:
 
 
 @situation
+def quota_is_kept_for_the_head_of_a_strict_queue() -> Situation:
+    """Source: kueue 4809."""
+    strict = of_gpus("team-c", 8, "all", queueingStrategy="StrictFIFO")
+    return Situation(
+        _base(of_gpus("team-b", 0, "all"), strict, local_queue("c", "team-c")),
+        [job("mine", 1, 4, "q", "low")],
+        ["kept for team/job-big", "of ClusterQueue team-c"],
+        [[job("old", 1, 4, "c", "low")], [job("big", 1, 8, "c", "low")]],
+        "quota",
+        never=["in use by work"],
+    )
+
+
+@situation
 def more_than_the_queue_can_ever_have() -> Situation:
     return Situation(
         _base(of_gpus("team-b", 8, "all", 4), of_gpus("team-c", 32, "all")),

@@ -115,6 +115,8 @@ def _why(found: Findings, diagnosis: Diagnosis | None) -> str:
         return _in_sentence(sentence(diagnosis))
     if told.message:
         return named(found.unit, told.message).rstrip(".")
+    if found.unit.announced:
+        return _in_sentence(named(found.unit, found.unit.announced).rstrip("."))
     whose = {"quota": "its queue", "scheduling": "its scheduler"}.get(told.plane, "anybody")
     return f"nothing is recorded of why; {whose} has not looked at it yet"
 

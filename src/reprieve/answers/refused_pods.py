@@ -15,6 +15,7 @@ from typing import Final
 from kubeworld.objects.paths import first
 from kubeworld.objects.pods import is_over
 from reprieve.answers.document import State, Step
+from reprieve.answers.events import instant_of
 from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.quantities import counted
 from reprieve.answers.sources import Json, Reading
@@ -38,9 +39,11 @@ async def with_refusal(reading: Reading, unit: Unit, standing: Standing) -> Stan
     if standing.state is not State.UNKNOWN and not lacks:
         return standing
     told = await _told(reading, unit)
-    refused = max((each for each in told if each["reason"] == _REFUSED), key=_instant, default=None)
-    made = max((_instant(each) for each in told if each["reason"] == _MADE), default="")
-    if refused is None or _instant(refused) < made:
+    refused = max(
+        (each for each in told if each["reason"] == _REFUSED), key=instant_of, default=None
+    )
+    made = max((instant_of(each) for each in told if each["reason"] == _MADE), default="")
+    if refused is None or instant_of(refused) < made:
         return standing  # what was refused before has been made since
     why = str(refused.get("message", ""))
     for lead in _LEADS:
@@ -94,13 +97,3 @@ async def _told(reading: Reading, unit: Unit) -> Sequence[Json]:
         if event.get("reason") in (_REFUSED, _MADE)
         and str((event.get("involvedObject") or {}).get("uid")) in uids
     ]
-
-
-def _instant(event: Json) -> str:
-    """Return when an event came last; texts of instants in UTC sort as these do."""
-    return str(
-        (event.get("series") or {}).get("lastObservedTime")
-        or event.get("lastTimestamp")
-        or event.get("eventTime")
-        or ""
-    )

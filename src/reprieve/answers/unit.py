@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from reprieve.answers.announced import announced
 from reprieve.answers.kept_nodes import kept_nodes
 from reprieve.answers.kinds import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
 from reprieve.answers.sources import Json, Reading
@@ -38,6 +39,7 @@ class Unit:
         gpu_workload: its GpuWorkload.
         cluster_queue: the one that its Workload's LocalQueue leads to, where that can be read.
         kept_nodes: on which room is kept for its pods, by name, as far as they can be read.
+        announced: why its Workload waits, as an event on it states where no condition does.
     """
 
     asked: Json
@@ -49,6 +51,7 @@ class Unit:
     gpu_workload: Json | None = None
     cluster_queue: str = ""
     kept_nodes: Mapping[str, Json] = field(default_factory=dict)
+    announced: str = ""
 
     @property
     def root(self) -> Json:
@@ -115,6 +118,7 @@ async def unit_of(reading: Reading, asked: Json) -> Unit:
         workload=workload,
         cluster_queue=await _cluster_queue(reading, workload),
         kept_nodes=await kept_nodes(reading, own),
+        announced=await announced(reading, workload),
         gpu_workload=asked
         if asked["kind"] == "GpuWorkload"
         else await _gpu_workload(reading, above, own),

@@ -156,6 +156,17 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         ("Wait until {until}, or have its `preemptionDelay` shortened.",),
         ("nobody is preempted for it before {until}",),
     ),
+    Cause.KEPT_FOR_HEADS: CauseWords(
+        Reason.HELD_BY_OTHERS,
+        "The quota that is free in its cohort is kept for work of other queues that waits for more",
+        (
+            (
+                "Wait until that work starts, or have its queue set to `queueingStrategy: "
+                "BestEffortFIFO`."
+            ),
+        ),
+        ("it is kept for {heads}",),
+    ),
     Cause.NOT_YET: CauseWords(
         Reason.VICTIMS_PROTECTED,
         "It does not fit without victims, and has not waited for long enough",

@@ -22,6 +22,7 @@ from reprieve.engine.quota.model import (
     PodSet,
     Policy,
     Preemption,
+    QueueingStrategy,
     Quota,
     ResourceFlavor,
     ResourceGroup,
@@ -125,6 +126,24 @@ def test_with_nothing_of_its_own_only_the_policy_is_named() -> None:
     assert found.cause is Cause.BORROWING
     assert general_step(found).startswith("Wait until some of it ends, ask for less, or have `b")
     assert starts(site(replace(RECLAIMS, borrow_within_cohort=OPEN)))
+
+
+def test_free_quota_that_is_kept_for_a_strict_head_is_said_to_be() -> None:
+    def site(strategy: QueueingStrategy) -> Site:
+        """The cohort has 4 free of 8; the head of `strict` wants some."""
+        queues = (
+            queue("strict", 8, "all", preemption=Preemption(), strategy=strategy),
+            queue("q", 0, "all", preemption=Preemption()),
+        )
+        found = Site(*queues).hold(held(work("h", "strict", 4), "strict"))
+        return found.submit(work("first", "strict", 8, priority=1), work("w", "q", 4))
+
+    strict = QueueingStrategy.STRICT_FIFO
+    found = told(site(strict))
+    assert (found.reason, found.cause) == (Reason.HELD_BY_OTHERS, Cause.KEPT_FOR_HEADS)
+    assert sentence(found).endswith("it is kept for team/first of ClusterQueue strict")
+    assert general_step(found).endswith("`queueingStrategy: BestEffortFIFO`.")
+    assert starts(site(QueueingStrategy.BEST_EFFORT_FIFO))
 
 
 def test_a_priority_that_is_too_low_is_named_with_the_one_that_helps() -> None:

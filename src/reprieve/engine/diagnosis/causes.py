@@ -39,6 +39,7 @@ class Cause(StrEnum):
     POLICY = "policy"
     NOT_TO_TAKE = "not to take"
     DELAYED = "preemption delayed"
+    KEPT_FOR_HEADS = "kept for heads"
     # VictimsProtected.
     NOT_YET = "not yet"
     # NominatedWaiting.

@@ -108,7 +108,8 @@ def diagnose(facts: QuotaFacts, workload: Workload) -> Diagnosis | None:
         # It would get its quota if it were alone.
         reason = reason_of(facts.entry, facts.holdings)
         if reason is not None:
-            found[reason] = {}
+            skipped = facts.entry.outcome is Outcome.SKIPPED
+            found[reason] = _kept_for_heads(facts, trial) if skipped else {}
     whole = _diagnosis(found, stands.until)
     if whole is None or judged is None:
         return whole
@@ -122,6 +123,23 @@ def diagnose(facts: QuotaFacts, workload: Workload) -> Diagnosis | None:
         refused=judged.refused,
         earliest=earliest,
     )
+
+
+def _kept_for_heads(facts: QuotaFacts, trial: Trial) -> dict[str, str]:
+    """Return the heads for which cycles keep what is free of the cohort, where there are any.
+
+    The head of a queue with StrictFIFO keeps it in each cycle until it fits, those of others only
+    where they preempt.
+    """
+    tree, heads = trial.snapshot.tree, []
+    for name, node in sorted(tree.queues.items()):
+        head = facts.queues.head(name)
+        if node == trial.queue or head is None or tree.root(node) != tree.root(trial.queue):
+            continue
+        strict = facts.configuration.cluster_queues[name].strategy is QueueingStrategy.STRICT_FIFO
+        if strict or facts.queues.awaits_preemption(head.key):
+            heads.append(f"{head.key} of ClusterQueue {name}")
+    return {CAUSE: Cause.KEPT_FOR_HEADS, "heads": _some(heads)} if heads else {}
 
 
 def reason_of(entry: Entry, holdings: Holdings) -> Reason | None:
