@@ -67,7 +67,7 @@ def played(case: Json, profile: VictimChoice, staggered: bool) -> Story:
                 story.faults.append(f"{key}: {entry.message}")
             if entry.outcome is Outcome.ADMITTED:
                 admitted[key] = domains_of(holdings.holders[key])
-            needed = _needed_for_quota(holdings, entry, earlier)
+            needed = needed_for_quota(holdings, entry, earlier)
             if entry.outcome in (Outcome.PREEMPTING, Outcome.DEFERRED):
                 earlier.append(entry)
             for target in entry.issued:
@@ -96,7 +96,7 @@ def domains_of(holder: Holder) -> Domains:
     )
 
 
-def _needed_for_quota(holdings: Holdings, entry: Entry, earlier: Sequence[Entry]) -> set[str]:
+def needed_for_quota(holdings: Holdings, entry: Entry, earlier: Sequence[Entry]) -> set[str]:
     """Return the victims without which the preemptor had no quota, were all others gone.
 
     `earlier`: who waits for victims, or for those of others, and was decided about before it in the

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
@@ -30,7 +31,7 @@ from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome
 from reprieve.engine.quota.evictions import Evictions
 from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.holdings.state import Holdings
-from reprieve.engine.quota.kept_places import fits_after, places_planned
+from reprieve.engine.quota.kept_places import by_plans, fits_after, keeps_its_plan, places_planned
 from reprieve.engine.quota.model import Admission, Policy, Workload
 from reprieve.engine.quota.node_answers import NodeAnswers, waits_for_gates
 from reprieve.engine.quota.nominated import Nominated
@@ -178,7 +179,8 @@ class _Cycle:
                 continue
             entry.preempts = self.queues.awaits_preemption(workload.key)
             entry.saves_since = self.queues.waits_for_saves_since(workload.key)
-            entry.planned = self.queues.planned(workload.key)
+            plans, key = self.queues.plans, workload.key
+            entry.planned, entry.plan_number = plans.places(key), plans.number(key)
             try:
                 self.pace.begin(workload.key)
                 if self.nominations.admit(entry):
@@ -198,7 +200,9 @@ class _Cycle:
         if any(entry.targets for entry in entries):
             self.evictions.searched = self.snapshot.without(())
         fair = self.settings.fair_sharing is not None
-        for entry in self._fair_order(entries) if fair else self._classical_order(entries):
+        first, rest = by_plans(entries, self.settings)
+        in_turn = self._fair_order(rest) if fair else self._classical_order(rest)
+        for entry in chain(first, in_turn):
             try:
                 self.pace.begin(entry.workload.key)
                 self._decide(entry)
@@ -206,17 +210,31 @@ class _Cycle:
                 self._fail(entry, failure)
 
     def _fair_order(self, entries: Sequence[Entry]) -> Iterator[Entry]:
+        """Yield the entries of one tree after the other, those that come first in all of them.
+
+        Trees have no quota in common, and may have nodes.
+        """
         trees: dict[int, list[Entry]] = {}
         for entry in entries:
             trees.setdefault(self.snapshot.tree.root(entry.queue), []).append(entry)
+        later: list[Iterator[Entry]] = []
         for of_tree in trees.values():
-            left = {entry.workload.key: entry for entry in of_tree}
-            try:
-                for each in fair_order(self.snapshot, of_tree):  # type: ignore[arg-type]
-                    yield left.pop(each.workload.key)
-            except Exception as failure:
-                for entry in left.values():
-                    self._fail(entry, failure)
+            in_turn = self._fair_order_of(of_tree)
+            for entry in in_turn:
+                if not (self.settings.preemptors_first and entry.preempts):
+                    later.append(chain((entry,), in_turn))
+                    break
+                yield entry
+        yield from chain.from_iterable(later)
+
+    def _fair_order_of(self, of_tree: Sequence[Entry]) -> Iterator[Entry]:
+        left = {entry.workload.key: entry for entry in of_tree}
+        try:
+            for each in fair_order(self.snapshot, of_tree):  # type: ignore[arg-type]
+                yield left.pop(each.workload.key)
+        except Exception as failure:
+            for entry in left.values():
+                self._fail(entry, failure)
 
     def _classical_order(self, entries: Sequence[Entry]) -> list[Entry]:
         ranks = {}
@@ -334,7 +352,9 @@ class _Cycle:
             return None
         evicted = {h.key: h for h in self.holdings.holders.values() if h.evicted}
         evicted |= {holder.key: holder for holder in self.room.leaving(entry)}
-        return fits_after(entry, self.snapshot, evicted.values())
+        later = fits_after(entry, self.snapshot, evicted.values())
+        left = None if later or not evicted else self.snapshot.without(evicted.values())
+        return later if left is None else self.nominations.with_room_elsewhere(entry, left)
 
     def _place_again(self, entry: Entry) -> None:
         """Nominate an entry again whose nodes an earlier one has used, though quota is left."""
@@ -406,10 +426,9 @@ class _Cycle:
             self._finish(entry, Outcome.PREEMPTING)
             return
         self.evictions.issue(entry)
+        key = entry.workload.key
         if entry.issued and self.settings.best and entry.placed:
-            self.queues.note_plan(
-                entry.workload.key, places_planned(entry.assignment or assignment)
-            )
+            self.queues.plans.note(key, places_planned(entry.assignment or assignment))
         self.result.progress = self.result.progress or bool(entry.issued)
         count = len(entry.targets)
         entry.message = f"{assignment.message}. Pending the preemption of {count} workload(s)"
@@ -462,6 +481,9 @@ class _Cycle:
         if not self.settings.gates.unadmitted_workloads_observability:
             entry.reason = Unready.PENDING
         self.result.entries.append(entry)
+        awaits = self.settings.best and self.queues.awaits_preemption(entry.workload.key)
+        if awaits and keeps_its_plan(entry, self.holdings.holders.values()):
+            entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
         before = self.queues.last_scan(entry.workload.key)
         moved = self.queues.requeue(entry.workload.key, entry.requeue, entry.scan)
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)

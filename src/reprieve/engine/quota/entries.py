@@ -93,8 +93,8 @@ class Entry:
     nodes have more room there. `found`: the targets of the reference where others, that cost less,
     stand in their place; `gap`: per cent by which these exceed the least possible at most, None:
     not known. `as_found`: nodes would not have taken it with the others. `planned`: the places that
-    earlier victims were chosen for. `made`: what other planes evict before its pods have their
-    places. `failure` is what deciding about it raised.
+    earlier victims were chosen for, `plan_number` is larger for younger plans. `made`: what other
+    planes evict before its pods have their places. `failure` is what deciding about it raised.
     """
 
     workload: Workload
@@ -125,6 +125,7 @@ class Entry:
     best: bool = False
     as_found: bool = False
     planned: Mapping[str, TopologyAssignment] = field(default_factory=dict)
+    plan_number: int = 0
     made: tuple[NodeUse, ...] = ()
     failure: Exception | None = None
 

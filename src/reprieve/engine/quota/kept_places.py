@@ -3,7 +3,11 @@
 1. The places that a workload's victims were chosen for stay its places until it is admitted, if it
    still fits there: decided anew each time, they would be the smallest that suffice then, which are
    others as soon as the first victims are gone.
-2. Who fits once those are gone who are evicted already, whoever they were evicted for, waits for
+2. A workload whose victims are on their way keeps its turn, and the flavors that it was planned on,
+   also where others do not let it fit just now.
+3. Those who wait for planned places are decided first, the oldest plan before the others: what is
+   freed for one is not for another whose own victims still leave.
+4. Who fits once those are gone who are evicted already, whoever they were evicted for, waits for
    them and preempts nobody. What others are promised of their places is counted as taken.
 
 Source: specification of topology-aware scheduling, section 9 (2).
@@ -11,25 +15,75 @@ Source: specification of topology-aware scheduling, section 9 (2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from reprieve.engine.quota.assigning.assigner import Assigner
 from reprieve.engine.quota.assigning.assignment import Assignment, Mode
-from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.model import ClusterQueue, Settings
 from reprieve.engine.quota.targets.preemption import nobody
 from reprieve.engine.topology.leaves import first_untolerated
-from reprieve.engine.topology.model import PlacedPods, TopologyAssignment
+from reprieve.engine.topology.model import TopologyAssignment
 from reprieve.engine.topology.places import Places
 
-__all__ = ["as_planned", "fits_after", "places_planned"]
+__all__ = [
+    "as_planned",
+    "by_plans",
+    "fits_after",
+    "keeps_its_plan",
+    "places_planned",
+    "planned_flavors",
+]
+
+#: Outcomes that leave the plan of an entry as it is.
+_UNDECIDED: Final = (Outcome.NO_FIT, Outcome.NO_CANDIDATES, Outcome.DEFERRED, Outcome.SKIPPED)
 
 
 def places_planned(assignment: Assignment) -> dict[str, TopologyAssignment]:
     """Return the places of an assignment, by pod set."""
     return {e.name: e.topology for e in assignment.pod_sets if e.topology is not None}
+
+
+def planned_flavors(
+    planned: Mapping[str, TopologyAssignment], queue: ClusterQueue, places: Places
+) -> dict[tuple[str, str], str] | None:
+    """Return by pod set and resource the flavor whose nodes the planned places are.
+
+    None where places of a pod set are none of any flavor of its ClusterQueue.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for name, assignment in planned.items():
+        wanted = {each.values for each in assignment.domains}
+        at = [
+            (group, each.flavor)
+            for group in queue.groups
+            for each in group.flavors
+            if each.flavor in places.trees and wanted <= places.trees[each.flavor].index.keys()
+        ]
+        if not at:
+            return None
+        group, flavor = at[0]
+        found |= {(name, resource): flavor for resource in group.covered}
+    return found
+
+
+def by_plans(entries: Sequence[Entry], settings: Settings) -> tuple[list[Entry], list[Entry]]:
+    """Return those who wait for planned places, the oldest plan first, and the others."""
+    if not settings.best:
+        return [], [*entries]
+    first = [each for each in entries if each.preempts and each.plan_number]
+    first.sort(key=lambda each: each.plan_number)
+    return first, [each for each in entries if not (each.preempts and each.plan_number)]
+
+
+def keeps_its_plan(entry: Entry, holders: Iterable[Holder]) -> bool:
+    """Return whether an entry continues to await its victims, since work is leaving."""
+    undecided = bool(entry.planned) and entry.outcome in _UNDECIDED
+    return undecided and any(each.evicted for each in holders)
 
 
 def as_planned(
@@ -65,8 +119,7 @@ def _has_room(entry: Entry, places: Places) -> bool:
     tolerations = [each for row in entry.workload.pod_sets for each in row.tolerations]
     for flavor, pods in entry.placed:
         tree = places.trees.get(flavor)
-        whole = {**pods.requests, "pods": pods.requests.get("pods", 0) + 1}
-        if tree is None or not places.has_room(flavor, PlacedPods(whole, pods.assignment)):
+        if tree is None or not places.has_room(flavor, pods, slots=True):
             return False
         own = (*tolerations, *places.flavors[flavor].tolerations)
         leaves = [tree.first[tree.index[each.values]] for each in pods.assignment.domains]

@@ -21,7 +21,7 @@ from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.state import Holdings
-from reprieve.engine.quota.kept_places import as_planned
+from reprieve.engine.quota.kept_places import as_planned, planned_flavors
 from reprieve.engine.quota.model import Check, Fungibility, PodSet, Workload
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.refusals import Refusals
@@ -102,10 +102,13 @@ class Nominations:
             return Recomputation.DEFERRED_FIT
         return Recomputation.NEW_TARGETS if entry.targets else Recomputation.SKIPPED
 
-    def elsewhere(self, entry: Entry) -> Iterator[tuple[str, Assignment]]:
+    def elsewhere(
+        self, entry: Entry, on: Snapshot | None = None
+    ) -> Iterator[tuple[str, Assignment]]:
         """Yield how an entry that fits would fit as a whole in each single flavor, in their order.
 
-        For resources in groups of several flavors; what stands in other groups is as it was.
+        For resources in groups of several flavors; what stands in other groups is as it was. `on`:
+        another snapshot than that of the cycle.
         """
         assert entry.assignment is not None
         queue = self.snapshot.configuration.cluster_queues[entry.cluster_queue]
@@ -131,7 +134,8 @@ class Nominations:
                     choice = chosen[name].flavors.get(resource)
                     return None if choice is None else choice.flavor
 
-                assigner = Assigner(self.snapshot, entry.workload, entry.queue, nobody, None, only)
+                where = self.snapshot if on is None else on
+                assigner = Assigner(where, entry.workload, entry.queue, nobody, None, only)
                 found = assigner.assign(counts)
                 if found.mode is Mode.FIT:
                     yield flavor, found
@@ -189,9 +193,10 @@ class Nominations:
             only,
             entry.replaced is not None,
         )
-        found, entry.targets, full = self._whole_or_reduced(workload, assigner, oracle)
+        kept = self._on_planned_flavors(entry, oracle)
+        found, entry.targets, full = kept or self._whole_or_reduced(workload, assigner, oracle)
         entry.assignment = found
-        other = self._with_room_elsewhere(entry)
+        other = self.with_room_elsewhere(entry)
         if other is not None:
             entry.assignment = found = full = other
             entry.targets = ()
@@ -215,6 +220,31 @@ class Nominations:
                 shape = self.queues.shape_of(workload)
                 self.nominated.fitting.record(self.snapshot, entry, shape, full)
         self._note_scan(entry)
+
+    def _on_planned_flavors(
+        self, entry: Entry, oracle: SearchOracle
+    ) -> tuple[Assignment, tuple[Target, ...], Assignment] | None:
+        """Return what an entry gets on the flavors that its victims were evicted for.
+
+        None where there is no such plan, or nothing comes of it any more. Quota that has become
+        free in another flavor meanwhile is no reason to leave the nodes that are being freed.
+        """
+        places, queue = self.snapshot.places, self.snapshot.configuration.cluster_queues
+        if places is None or not (self.settings.best and entry.planned) or entry.replaced:
+            return None
+        flavors = planned_flavors(entry.planned, queue[entry.cluster_queue], places)
+        if flavors is None:
+            return None
+        rest = entry.workload, entry.queue, oracle, None
+        counts = [
+            min(each.count, entry.planned[each.name].pods)
+            if each.name in entry.planned
+            else each.count
+            for each in entry.workload.pod_sets
+        ]
+        only = lambda name, resource: flavors.get((name, resource))  # noqa: E731
+        found, targets = _attempt(Assigner(self.snapshot, *rest, only), oracle, counts)
+        return (found, targets, found) if _is_good(found, targets) else None
 
     def _whole_or_reduced(
         self, workload: Workload, assigner: Assigner, oracle: SearchOracle
@@ -241,7 +271,7 @@ class Nominations:
         queue = configuration.cluster_queues[entry.cluster_queue]
         return asks_for_places(entry.workload, queue, configuration)
 
-    def _with_room_elsewhere(self, entry: Entry) -> Assignment | None:
+    def with_room_elsewhere(self, entry: Entry, on: Snapshot | None = None) -> Assignment | None:
         """Return the first flavor whose nodes fit it, of one that was chosen by quota alone.
 
         Kueue looks at nodes only once a flavor is chosen, and preempts, or waits for ever, though
@@ -257,7 +287,7 @@ class Nominations:
         queue = self.snapshot.configuration.cluster_queues[entry.cluster_queue]
         if queue.fungibility.when_can_preempt is not Fungibility.TRY_NEXT_FLAVOR:
             return None
-        return next((found for _, found in self.elsewhere(entry)), None)
+        return next((found for _, found in self.elsewhere(entry, on)), None)
 
     def _fits_again(self, entry: Entry) -> bool:
         """Give the entry what others of its shape got, if it fits as they did."""

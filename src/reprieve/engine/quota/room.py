@@ -68,8 +68,9 @@ class Room:
             places = places.copy()
             for holder in gone:
                 places.change(holder.placed, -1)
+        slots = self._snapshot.settings.best
         return all(
-            flavor in places.trees and places.has_room(flavor, pods)
+            flavor in places.trees and places.has_room(flavor, pods, slots)
             for flavor, pods in entry.placed
         )
 

@@ -156,17 +156,20 @@ class Places:
                     standing.change([(flavor, pods)], 1)
         return found
 
-    def has_room(self, flavor: str, pods: PlacedPods) -> bool:
+    def has_room(self, flavor: str, pods: PlacedPods, slots: bool = False) -> bool:
         """Return whether pods fit the leaves that they were assigned.
 
-        As in the reference the number of pods that a node may have is not looked at here.
+        As in the reference the number of pods that a node may have counts only with `slots`.
         """
         tree, used = self.trees[flavor], self._used[flavor].of
+        requests = dict(pods.requests)
+        if slots:
+            requests["pods"] = requests.get("pods", 0) + 1
         for domain in pods.assignment.domains:
             leaf = tree.index.get(domain.values)
             if leaf is None:
                 return False
-            for resource, amount in pods.requests.items():
+            for resource, amount in requests.items():
                 if amount <= 0:
                     continue
                 column, taken = tree.free.get(resource), used.get(resource)

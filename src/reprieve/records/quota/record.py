@@ -58,7 +58,8 @@ class Head(msgspec.Struct, frozen=True):
     it was waiting for victims of its own. `refused`: why nodes would not have taken it; `proven`:
     they would; `moved`: the flavor that it got in place of the first. `saves_since`: when it waited
     for a save of its victims for the first time. `planned`: the places that earlier victims were
-    chosen for, by pod set. `made`: what other planes were to evict so that it had places.
+    chosen for, by pod set, `plan_number` is larger for younger plans. `made`: what other planes
+    were to evict so that it had places.
     """
 
     cluster_queue: str
@@ -72,6 +73,7 @@ class Head(msgspec.Struct, frozen=True):
     as_found: bool = False
     planned: dict[str, TopologyAssignment] | msgspec.UnsetType = msgspec.UNSET
     made: tuple[NodeUse, ...] | msgspec.UnsetType = msgspec.UNSET
+    plan_number: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class QuotaInput(msgspec.Struct, frozen=True):
@@ -187,8 +189,9 @@ def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Displacements | 
         queues.requeue(head.workload.key, preempts if head.preempts else other, scan)
         if head.saves_since is not None:
             queues.note_save_wait(head.workload.key, head.saves_since)
+    for head in sorted(decided_on.heads, key=lambda each: each.plan_number or 0):
         if head.planned:
-            queues.note_plan(head.workload.key, head.planned)
+            queues.plans.note(head.workload.key, head.planned)
     ledger = None
     if decided_on.held or decided_on.refused:
         ledger = Displacements(limit=_MOST_TURNS)
@@ -316,6 +319,7 @@ def _head(entry: Entry) -> Head:
         entry.as_found,
         {**entry.planned} or msgspec.UNSET,
         entry.made or msgspec.UNSET,
+        entry.plan_number or msgspec.UNSET,
     )
 
 

@@ -32,6 +32,7 @@ from reprieve.engine.quota.holdings.usage_based import Consumptions
 from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.waiting.faults import Faults
 from reprieve.engine.quota.waiting.pending import Pending, Row
+from reprieve.engine.quota.waiting.plans import Plans
 from reprieve.engine.quota.waiting.queueing import (
     cluster_queue_of,
     decides_alike,
@@ -39,7 +40,6 @@ from reprieve.engine.quota.waiting.queueing import (
     may_queue,
     place_of,
 )
-from reprieve.engine.topology.model import TopologyAssignment
 
 __all__ = ["Queues"]
 
@@ -62,7 +62,7 @@ class Queues:
         # Since when a workload has waited for saves; until it gets its quota or is gone.
         self._save_waits: dict[str, Nanos] = {}
         # The places that a workload's victims were chosen for, by pod set, as long.
-        self._planned: dict[str, Mapping[str, TopologyAssignment]] = {}
+        self.plans = Plans()
         # Shapes and places, each with the version of the workload that they are of; and each shape
         # once, so that alike ones are mostly the same.
         self._places: dict[str, tuple[Workload, Shape, Row]] = {}
@@ -104,7 +104,7 @@ class Queues:
             self.push(workload)
         self._scans = {key: scan for key, scan in scans.items() if key in known}
         self._save_waits = {key: at for key, at in self._save_waits.items() if key in known}
-        self._planned = {key: each for key, each in self._planned.items() if key in known}
+        self.plans.keep(known)
 
     def push(self, workload: Workload) -> None:
         """Queue a workload, in place of what was known of it.
@@ -127,7 +127,7 @@ class Queues:
         preempts = self.awaits_preemption(key)
         if before is not None and not same:
             self._forget_faults(key)
-            self._planned.pop(key, None)
+            self.plans.forget(key)
         self._remove(key)
         self._count(workload, 1)
         name = cluster_queue_of(workload, self.configuration)
@@ -152,7 +152,7 @@ class Queues:
         """Forget a workload; one that is not known changes nothing."""
         self._forget_faults(key)
         self._save_waits.pop(key, None)
-        self._planned.pop(key, None)
+        self.plans.forget(key)
         self._remove(key)
 
     def _forget_faults(self, key: str) -> None:
@@ -329,14 +329,6 @@ class Queues:
         name = self._home.get(key)
         return name is not None and self._queues[name].preemptor == key
 
-    def note_plan(self, key: str, places: Mapping[str, TopologyAssignment]) -> None:
-        """Record the places that a workload's victims were chosen for, by pod set."""
-        self._planned[key] = places
-
-    def planned(self, key: str) -> Mapping[str, TopologyAssignment]:
-        """Return the places that a pending workload's victims were chosen for; none are empty."""
-        return self._planned.get(key, {})
-
     def note_save_wait(self, key: str, since: Nanos) -> None:
         """Record that a workload waits for saves of its victims; the first time counts."""
         self._save_waits.setdefault(key, since)
@@ -478,7 +470,9 @@ class Queues:
 
     def _first(self, name: str, queue: Pending) -> Row | None:
         settings = self.configuration.settings
-        sticky = queue.preemptor if name in self._best_effort else ""
+        # With profile `best` also of a StrictFIFO one, while places are freed for it.
+        planned = settings.best and queue.preemptor in self.plans
+        sticky = queue.preemptor if name in self._best_effort or planned else ""
         if settings.admission_fair_sharing and self.configuration.cluster_queues[name].usage_based:
             usage, known = self.local_queue_usage, self._workloads
             return min(
