@@ -17,7 +17,7 @@ import pytest
 from kubelocal.tests.conftest import kubectl, pytest_configure
 from tests.granted import comparing_rights
 
-__all__ = ["THOROUGH", "kubectl", "pytest_configure"]
+__all__ = ["THOROUGH", "THOROUGH_TESTS", "kubectl", "pytest_configure"]
 
 #: What is marked `thorough`: with all of it the README's line would take thrice as long.
 THOROUGH: Final = (
@@ -116,6 +116,16 @@ THOROUGH: Final = (
     "tests/whatif/test_told_causes.py",
     "tests/whatif/test_unjudged.py",
     "tests/whatif/test_verified_changes.py",
+    # Stories and properties that take long on two cores.
+    "tests/idle/test_held_by_owners.py",
+    "tests/idle/test_preemption_delay.py",
+    "tests/idle/test_submitted_again.py",
+    "tests/quota_plane/test_clock_steps.py",
+    "tests/quota_plane/test_failed_nodes.py",
+    "tests/quota_plane/test_held_by_owners.py",
+    "tests/quota_plane/test_lost_work.py",
+    "tests/quota_plane/test_preemption_delay.py",
+    "tests/scheduling/test_refused_kinds.py",
     # A thousand displacements, one gang after the other; many gangs, several schedulers.
     "tests/scheduling/test_bounds.py",
     "tests/scheduling/test_several.py",
@@ -143,6 +153,38 @@ THOROUGH: Final = (
     "tests/whatif/test_new_names.py",
     "tests/whatif/test_proof.py",
 )
+#: Tests that are `thorough` too, by file: the longest of those that stay in the README's line.
+THOROUGH_TESTS: Final = {
+    "tests/conformance/test_quota_vectors.py": ("test_shifted_copy",),
+    "tests/conformance/test_workload_aware_vectors.py": (
+        "test_shifted_copy",
+        "test_with_the_second_reprieve_pass",
+    ),
+    "tests/engine/diagnosis/test_quota_fixes.py": (
+        "test_the_first_fix_admits_in_nearly_all_generated_cases",
+    ),
+    "tests/engine/diagnosis/test_scheduling_fixes.py": (
+        "test_every_change_that_is_suggested_lets_it_start",
+        "test_the_first_change_that_is_suggested_lets_it_start",
+    ),
+    "tests/engine/scheduling/test_node_bounds.py": (
+        "test_the_best_of_some_nodes_is_the_best_of_all",
+    ),
+    "tests/engine/scheduling/test_reach.py": (
+        "test_harm_breaks_no_budget_and_takes_no_priority_that_the_kep_would_not",
+    ),
+    "tests/gangs/test_promises.py": (
+        "test_the_proof_notices_a_job_that_takes_more_than_it_has_to",
+    ),
+    "tests/quota/test_loops.py": ("test_with_held_pairs_everything_settles",),
+    "tests/scheduling/test_notice.py": (
+        "test_wherever_a_process_dies_a_unit_goes_once_it_has_saved_or_at_its_deadline",
+    ),
+    "tests/simulation/test_refusals.py": ("test_decisions_are_the_same_without_it",),
+    "tests/simulation/test_replay.py": (
+        "test_where_making_way_takes_time_fair_sharing_does_not_go_round_at_one_instant",
+    ),
+}
 _WHOLLY_THOROUGH: Final = tuple(f"{each.rstrip('/')}/" for each in THOROUGH)
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 
@@ -183,7 +225,9 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         slow = item.get_closest_marker("slow") is not None
         if slow and item.get_closest_marker("thorough") is not None:
             raise pytest.UsageError(f"{item.nodeid} is marked both slow and thorough: choose one")
-        if item.nodeid.startswith(THOROUGH) and not slow:
+        file, _, name = item.nodeid.partition("::")
+        named = name.partition("[")[0] in THOROUGH_TESTS.get(file, ())
+        if (named or item.nodeid.startswith(THOROUGH)) and not slow:
             item.add_marker(pytest.mark.thorough)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from tests.conftest import THOROUGH
+from tests.conftest import THOROUGH, THOROUGH_TESTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,6 +15,13 @@ def test_every_place_that_is_left_out_is_there_and_none_lies_within_another() ->
         assert (ROOT / place).is_dir() is place.endswith("/"), place
         assert (ROOT / place).exists(), f"{place}: moved or gone"
         assert not [other for other in THOROUGH if other != place and place.startswith(other)]
+
+
+def test_every_test_that_is_left_out_by_name_is_there_in_a_file_that_is_not() -> None:
+    for file, names in THOROUGH_TESTS.items():
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert not file.startswith(THOROUGH), file
+        assert [name for name in names if f"def {name}(" not in text] == [], file
 
 
 def test_the_second_command_runs_what_the_first_one_leaves_out() -> None:
