@@ -1,13 +1,15 @@
 """Texts use the terms of `docs/words.md`, and not the words that its second table lists.
 
-Log lines, the help of the command line, options, metrics and first lines of docstrings have none
-of them.
+Log lines, the help of the command line, options, metrics, reference pages, conditions of our own
+and first lines of docstrings have none of them; names in code have none of those that meant many
+things at once.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,26 @@ _MOTTO = "Make room on Kubernetes GPU clusters"
 # Names of Kubernetes, HTTP, a language and our own command line that are spelled like such a word.
 _NAMES = re.compile(
     r"get waiters|`[^`]*`|\bPUT\b|\bGONE\b|\bGo(?:'s)? (?=duration|form|reads|prints|long|`)"
+)
+
+
+#: Words that stood for many things in names of functions, classes, parameters and fields.
+_UNNAMED = frozenset(
+    ("told", "untold", "party", "parties", "heirs", "take", "takes", "taken", "put", "puts")
+)
+_NAMED_BY_OTHERS = frozenset(
+    {
+        "told_at",  # `toldAt` of the answer of `plan`
+        "put_off",  # `putOff` of the answer of `shadow`
+        "untold",  # the former name of a field of `Preemption`
+        "put",  # PUT of an API server
+        "TOLD",  # a value of a field of `Disruption`
+        "NOTICE_TOLD",  # the annotation `reprieve.dev/notice-told`
+    }
+)
+#: Prose of `explain` and `plan` for users, who are addressed; texts of kube-scheduler and Kueue.
+_PROSE = frozenset(
+    {"causes.py", "diagnosis.py", "node_refusals.py", "kube_scheduler.py", "kueue.py"}
 )
 
 
@@ -113,3 +135,60 @@ def test_no_docstring_begins_with_a_word_that_is_not_a_term() -> None:
     ]
     assert len(lines) > 8000
     assert [(where, line, found(line)) for where, line in lines if found(line)] == []
+
+
+def _defined(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def test_no_name_in_code_has_a_word_that_stood_for_many_things() -> None:
+    names = [
+        (str(path), name)
+        for path, text in _sources()
+        if "tests" not in path.parts
+        for name in _defined(ast.parse(text))
+    ]
+    assert len(names) > 20_000
+    parts = re.compile(r"_+|(?<=[a-z])(?=[A-Z])")
+    assert [
+        (path, name)
+        for path, name in names
+        if not _UNNAMED.isdisjoint(parts.split(name.lower())) and name not in _NAMED_BY_OTHERS
+    ] == []
+
+
+def test_no_reference_page_has_a_word_that_is_not_a_term() -> None:
+    pages = [*(ROOT / "docs/reference").glob("*.md"), *(ROOT / "docs").glob("*-reference.md")]
+    assert len(pages) > 15
+    lines = [(page.name, line) for page in pages for line in page.read_text().splitlines()]
+    assert [(page, line) for page, line in lines if found(_without_values(line))] == []
+
+
+def _without_values(line: str) -> str:
+    """Return a line without the values and choices that it lists."""
+    values = re.findall(r"`(\w+)`", line.partition("(one of ")[2])
+    return re.sub("|".join([r"\{[\w|]+\}", *(rf"\b{each}\b" for each in values)]), "", line)
+
+
+def test_no_condition_or_event_of_ours_has_a_word_that_is_not_a_term() -> None:
+    files = (ROOT / "src/reprieve/wording").glob("*.py")
+    texts = []
+    for file in files:
+        if file.name in _PROSE:
+            continue
+        with file.open("rb") as source:
+            texts += [
+                (f"{file.name}:{token.start[0]}", re.sub(r"\{[^}]*\}", "", token.string))
+                for token in tokenize.tokenize(source.readline)
+                if token.type == tokenize.STRING
+                and not token.string.startswith('"""')
+                and " " in token.string
+            ]
+    assert len(texts) > 300
+    assert [(where, text, found(text)) for where, text in texts if found(text)] == []
