@@ -3,9 +3,9 @@
     python -m bench.disruptions [--quick]
 
 A day of displacements between objects that do not come back by name, of so many pod templates:
-the fewer there are, the more lines of work are taken for one by their template. Checked: what is
+the fewer there are, the more lineages are taken for one by their template. Checked: what is
 folded in another order holds the same, and one that is asked about is known. `kept_mib` is what is
-remembered of them, `known_mib` what is remembered of as many among a thousand lines of work.
+remembered of them, `known_mib` what is remembered of as many among a thousand lineages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kubeworld.units.durations import HOUR, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
-from reprieve.engine.disruptions.lineage import Identity, Party, party_of
+from reprieve.engine.disruptions.lineage import Identity, Participant, participant_of
 from reprieve.operator.collector import relax_collector
 
 _CASES: Final = ((5_000, 40), (5_000, 400), (20_000, 400), (100_000, 4_000))
@@ -34,16 +34,16 @@ _FEW_LINES: Final = 1_000
 
 
 def displacements(count: int, templates: int, lines: int = 10**9) -> list[Displacement]:
-    """Return a day of displacements among so many lines of work, the same ones each time."""
+    """Return a day of displacements among so many lineages, the same ones each time."""
     source = random.Random(f"{count}/{templates}")
 
-    def party(now: int, *, displaces: bool) -> Party:
-        # Nobody is on both sides: the loops of few lines of work are another matter.
+    def participant(now: int, *, displaces: bool) -> Participant:
+        # Nobody is on both sides: the loops of few lineages are another matter.
         number = 2 * source.randrange(lines // 2) + displaces
         template = source.randrange(templates)
         space = f"team-{template % 40}"
         created = Nanos(max(0, now - source.randrange(HOUR)))
-        return party_of(
+        return participant_of(
             Identity(
                 f"uid-{number}",
                 space,
@@ -59,8 +59,8 @@ def displacements(count: int, templates: int, lines: int = 10**9) -> list[Displa
         Displacement(
             Nanos(at),
             Actor.QUOTA,
-            party(at, displaces=True),
-            party(at, displaces=False),
+            participant(at, displaces=True),
+            participant(at, displaces=False),
             f"victim-{at}",
             devices=1,
         )

@@ -36,7 +36,7 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.quota.assigning.assigner import Assigner
 from reprieve.engine.quota.assigning.assignment import Mode
-from reprieve.engine.quota.displacements import Displacements, party_of
+from reprieve.engine.quota.displacements import Displacements, participant_of
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.targets.candidates import preemptor
 from reprieve.engine.quota.targets.preemption import SearchOracle
@@ -78,11 +78,11 @@ def ledger_of(scene: Scene, count: int, kind: str) -> tuple[Displacements, Nanos
     if kind != _QUIET:
         # One each: nobody is held for it.
         ago = 2 * HOUR if kind == _BUSY else 0
-        one = party_of(scene.incoming)
+        one = participant_of(scene.incoming)
         for number, victim in enumerate(scene.admitted[:_DISPLACED]):
             at = Nanos(end - ago - number * SECOND)
             governor.record(
-                Displacement(at, Actor.QUOTA, one, party_of(victim), victim.uid, number)
+                Displacement(at, Actor.QUOTA, one, participant_of(victim), victim.uid, number)
             )
         if kind != _IN_VAIN:
             governor.admitted(one, end)
@@ -92,8 +92,8 @@ def ledger_of(scene: Scene, count: int, kind: str) -> tuple[Displacements, Nanos
 def _measured(case: str, kind: str, sizes: tuple[int, int], rows: int, pairs: int) -> None:
     scene = mixed(Random(0), case == "mixed-fair", *sizes)
     # The plane says whose work each is.
-    known = tuple(replace(each, party=party_of(each)) for each in scene.admitted)
-    incoming = replace(scene.incoming, party=party_of(scene.incoming))
+    known = tuple(replace(each, participant=participant_of(each)) for each in scene.admitted)
+    incoming = replace(scene.incoming, participant=participant_of(scene.incoming))
     scene = replace(scene, admitted=known, incoming=incoming)
     holdings = Holdings(scene.configuration)
     for workload in scene.admitted:

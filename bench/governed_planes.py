@@ -25,15 +25,15 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot, Phase
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
-from reprieve.intake.lineage import pod_party
+from reprieve.intake.lineage import pod_participant
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
-from reprieve.planes.idle.evaluating.lines import Lines, party_of_root
+from reprieve.planes.idle.evaluating.lineages import RootLineages, participant_of_root
 from reprieve.planes.scheduling.cycle.displacements import SchedulingDisplacements
 
 __all__ = ["measure", "run_planes", "with_owners"]
@@ -58,11 +58,13 @@ def run_planes(pairs: int, *, quick: bool) -> None:
         _idle(12 if quick else 1_250, kind, pairs, 500 if quick else _ROWS)
 
 
-def _governor(kind: str, one: Party, others: list[Party], rows: int) -> tuple[Governor, Nanos]:
+def _governor(
+    kind: str, one: Participant, others: list[Participant], rows: int
+) -> tuple[Governor, Nanos]:
     """Return a governor that knows a day, and the instant at its end."""
-    governor, told = Governor(), displacements(rows, _TEMPLATES)
-    governor.fold(told)
-    end = told[-1].at
+    governor, reported = Governor(), displacements(rows, _TEMPLATES)
+    governor.fold(reported)
+    end = reported[-1].at
     if kind != "quiet":
         for number, other in enumerate(others[:_DISPLACED]):
             at = Nanos(end - number * SECOND)
@@ -80,8 +82,8 @@ def _scheduling(scenario: Scenario, kind: str, pairs: int, rows: int) -> None:
         group=lambda key: SimpleNamespace(priority=scenario.waiting[0].priority),
         observers=[],
     )
-    parties = [pod_party(row) for row in pods]
-    governor, now = _governor(kind, pod_party(scenario.waiting[0]), parties, rows)
+    participants = [pod_participant(row) for row in pods]
+    governor, now = _governor(kind, pod_participant(scenario.waiting[0]), participants, rows)
     clock = SimpleNamespace(wall=lambda: now)
     plane = SchedulingDisplacements(governor, cast("Any", state), cast("Any", clock))
     for row in pods:
@@ -117,13 +119,13 @@ def _idle(nodes: int, kind: str, pairs: int, rows: int) -> None:
     start = Nanos(2_000_000 * SECOND)
     workloads = idle_workloads(nodes, start)
     (one, *_) = [w for w in workloads if w.status.phase is Phase.PENDING_GPU]
-    parties = [party_of_root(w.root) for w in workloads if w.status.phase is Phase.IDLE]
-    governor, at = _governor(kind, party_of_root(one.root), parties, rows)
+    participants = [participant_of_root(w.root) for w in workloads if w.status.phase is Phase.IDLE]
+    governor, at = _governor(kind, participant_of_root(one.root), participants, rows)
     policy = replace(POLICY, literal=replace(POLICY.literal, missing_metrics_are_zero=True))
     tracked: dict[Any, Any] = {}
     clock: Any = SimpleNamespace(wall=lambda: at)
-    lines = Lines(governor, lambda root: ())
-    plane = IdleDisplacements(governor, cast("Any", tracked), clock, lambda root: 0, lines)
+    lineages = RootLineages(governor, lambda root: ())
+    plane = IdleDisplacements(governor, cast("Any", tracked), clock, lambda root: 0, lineages)
 
     def decide(governed: bool) -> object:
         holds = plane.holds(workloads) if governed else {}

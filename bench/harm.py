@@ -146,8 +146,8 @@ def _running(chance: random.Random, nodes: int) -> Iterable[Change]:
         start = _NOW - chance.randint(60, 8 * _HOUR)
         every = chance.randint(600, _HOUR) if number % 2 else 0
         last = _NOW - (_NOW - start) % every if every else 0
-        taken = [free.pop() for _ in range(size)]
-        yield from _gang(f"gang-{number:03}", size, 1, taken, start, last if last > start else 0)
+        used = [free.pop() for _ in range(size)]
+        yield from _gang(f"gang-{number:03}", size, 1, used, start, last if last > start else 0)
         number += 1
 
 
@@ -275,12 +275,12 @@ def _small(chance: random.Random, nodes: int) -> Iterable[Change]:
         if not size:
             continue
         name = f"gang-{number:02}"
-        taken = chance.sample(rooms, size)
-        for index in taken:
+        used = chance.sample(rooms, size)
+        for index in used:
             free[index] -= gpus
         start = _NOW - chance.randint(60, 8 * _HOUR)
         checkpoint = _NOW - chance.randint(0, _HOUR) if chance.random() < 0.5 else 0
-        rows = _gang(name, size, 1, taken, start, checkpoint if checkpoint > start else 0)
+        rows = _gang(name, size, 1, used, start, checkpoint if checkpoint > start else 0)
         yield from _with_gpus(rows, gpus)
 
 

@@ -31,7 +31,7 @@ from kubeworld.units.durations import HOUR
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.harm_budgets.budget import Expression, Harm, HarmBudget, HarmSide, Selector
-from reprieve.engine.quota.displacements import Displacements, party_of
+from reprieve.engine.quota.displacements import Displacements, participant_of
 from reprieve.engine.quota.holdings.state import Holdings
 from tests.quota.cases import NOW, Scene
 
@@ -52,8 +52,8 @@ def scene_of(case: str, sizes: tuple[int, int], tenants: int) -> Scene:
     admitted = []
     for number, each in enumerate(scene.admitted):
         moved = replace(each, namespace=tenant(number, tenants))
-        admitted.append(replace(moved, party=party_of(moved)))
-    incoming = replace(scene.incoming, party=party_of(scene.incoming))
+        admitted.append(replace(moved, participant=participant_of(moved)))
+    incoming = replace(scene.incoming, participant=participant_of(scene.incoming))
     return replace(scene, admitted=tuple(admitted), incoming=incoming)
 
 

@@ -31,7 +31,7 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
-from reprieve.planes.idle.evaluating.lines import Lines
+from reprieve.planes.idle.evaluating.lineages import RootLineages
 from reprieve.planes.scheduling.cycle.displacements import SchedulingDisplacements
 from tests.quota.cases import NOW
 
@@ -91,8 +91,10 @@ def _idle(pairs: int, tenants: int, *, quick: bool) -> None:
     clock: Any = SimpleNamespace(wall=lambda: Nanos(NOW))
     planes = {}
     for bounded, governor in _governors(tenants).items():
-        lines = Lines(governor, lambda root: ())
-        planes[bounded] = IdleDisplacements(governor, cast("Any", {}), clock, lambda root: 0, lines)
+        lineages = RootLineages(governor, lambda root: ())
+        planes[bounded] = IdleDisplacements(
+            governor, cast("Any", {}), clock, lambda root: 0, lineages
+        )
 
     def decide(bounded: bool) -> object:
         holds = planes[bounded].holds(workloads)

@@ -369,8 +369,8 @@ async def _clean(client: Client, size: Size) -> None:
         kept: Any = (await client.list(kind, dict, namespace=OPERATOR_NAMESPACE)).items
         for each in kept:
             await remove(kind, OPERATOR_NAMESPACE, each["metadata"]["name"])
-    told: Any = (await client.list(DISRUPTIONS, dict, namespace=_NAMESPACE)).items
-    for each in told:
+    reported: Any = (await client.list(DISRUPTIONS, dict, namespace=_NAMESPACE)).items
+    for each in reported:
         await remove(DISRUPTIONS, _NAMESPACE, each["metadata"]["name"])
     names = [node(number, 1)["metadata"]["name"] for number in range(size.nodes)]
     await each_of(names, lambda name: remove(NODES, "", name), _AT_ONCE)

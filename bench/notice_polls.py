@@ -40,7 +40,7 @@ async def _serve(pipe: Connection) -> None:
     clock = SystemClock()
     notices = Notices(clock, Metrics())
     notices.expect("scheduling")
-    notices.taken_over("scheduling")
+    notices.inherited("scheduling")
 
     async def pod_of(token: str) -> ShownPod:
         return ShownPod(token)

@@ -136,17 +136,15 @@ def instance(seed: int, kind: str) -> Instance:
         if not rooms:
             continue
         pods = min(len(rooms), chance.choice((1, 1, 1, 1, 2, 3)))
-        taken = chance.sample(rooms, pods)
+        used = chance.sample(rooms, pods)
         start = _NOW - chance.randint(60, 8 * _HOUR)
-        lost = sum(min(_NOW - start, _HOUR) * size for _ in taken)
-        units.append(
-            UnitOnNodes(chance.choice(_PRIORITIES), dict.fromkeys(taken, size), pods, lost)
-        )
+        lost = sum(min(_NOW - start, _HOUR) * size for _ in used)
+        units.append(UnitOnNodes(chance.choice(_PRIORITIES), dict.fromkeys(used, size), pods, lost))
         name = f"unit-{number:02}"
-        for place, node in enumerate(taken):
+        for place, node in enumerate(used):
             free[node] -= size
             of_pod[f"{name}-{place:02}"] = len(units) - 1
-        rows += _gang(name, [size] * pods, units[-1].priority, taken, start)
+        rows += _gang(name, [size] * pods, units[-1].priority, used, start)
     sizes = [each for each in (1, 2, 4, 8) if each <= max(gpus)]
     count = chance.randint(2, 6)
     members = [chance.choice(sizes)] * count

@@ -14,8 +14,8 @@ by no more than what the victims at the time hold (`most_above`, in cpus), every
 finished, and in the end all queues show that nothing is used. `mean_wait_s` is the time from
 creation to admission, by class; `large` is the one of the highest priority.
 
-With `--untold` no Disruption is written (`untold_operator`): the difference in
-`cpu_ms_per_workload` is what telling tenants costs.
+With `--without-disruptions` no Disruption is written (`operator_without_disruptions`): the
+difference in `cpu_ms_per_workload` is what Disruptions cost.
 
 `--one-namespace` has all Workloads in one namespace, where all of a class are of one template and
 none has an owner. `--large` takes 50,000 Workloads in 1,000 queues, `--part` that fraction of the
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--one-namespace", action="store_true", help="all Workloads of one tenant, without owners"
     )
     parser.add_argument("--part", type=float, default=1.0, help="fraction of the Workloads")
-    parser.add_argument("--untold", action="store_true", help="write no Disruptions")
+    parser.add_argument("--without-disruptions", action="store_true", help="write no Disruptions")
     parser.add_argument("--quick", action="store_true", help="a few seconds, times do not matter")
     chosen = parser.parse_args(arguments)
     if not 0 < chosen.part <= 1:
@@ -72,12 +72,14 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.one_namespace:
         shape = ONE_NAMESPACE
     load = shape.part(chosen.part) if chosen.part < 1 else shape
-    asyncio.run(_run(shape, load, chosen.kubeconfig, chosen.log, untold=chosen.untold))
+    asyncio.run(
+        _run(shape, load, chosen.kubeconfig, chosen.log, disruptions=not chosen.without_disruptions)
+    )
     return 0
 
 
 async def _run(
-    queues: Shape, load: Shape, given: Path | None, log: Path | None, *, untold: bool
+    queues: Shape, load: Shape, given: Path | None, log: Path | None, *, disruptions: bool
 ) -> None:
     async with AsyncExitStack() as stack:
         kubeconfig = given
@@ -96,7 +98,7 @@ async def _run(
             kubeconfig,
             {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
             arguments=("--controllers", "quota", "--metrics-port", "0"),
-            module="bench.untold_operator" if untold else "reprieve",
+            module="reprieve" if disruptions else "bench.operator_without_disruptions",
             on_line=None if lines is None else lambda line: print(line, file=lines),
         )
         await operator.start()

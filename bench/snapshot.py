@@ -85,14 +85,14 @@ def main() -> None:
         _listed(NODES, machines),
         _listed(PODS, [_lifelike(random, number, held, jobs) for number in range(pods)]),
     )
-    taken = Snapshot(
+    chosen = Snapshot(
         Nanos(_START * 10**9),
         {(each.resource.group, each.resource.plural): each for each in kinds},
     )
     best: dict[str, float] = {}
     for _ in range(1 if quick else 3):
         start = time.process_time()
-        body = stored_bytes(taken)
+        body = stored_bytes(chosen)
         written = time.process_time()
         back = snapshot_of_bytes(body, "FILE")
         end = time.process_time()

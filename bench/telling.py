@@ -85,7 +85,7 @@ async def _run(count: int) -> None:
         with other_process("bench.quota_server", QUICK.name, str(kubeconfig)):
             client = connect(await load_connection(str(kubeconfig)), clock)
             fence = Fence(_Held(clock), clock, MINUTE)
-            told = Disruptions(client, OPERATOR_NAMESPACE, fence, clock, metrics)
+            reported = Disruptions(client, OPERATOR_NAMESPACE, fence, clock, metrics)
             plans = [_plan(number, clock.wall()) for number in range(count)]
             slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -93,7 +93,7 @@ async def _run(count: int) -> None:
                 uid = plan.spec.victims[0].root.uid
                 state = VictimStatus(uid, VictimState.EVICTED, plan.spec.decided_at)
                 async with slots:
-                    await told.tell(plan, {uid: state}, {})
+                    await reported.tell(plan, {uid: state}, {})
 
             await tell(plans[0])
             start = time.process_time()

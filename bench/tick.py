@@ -248,16 +248,16 @@ def _check_decision(tick: Tick, number: int, nodes: int) -> None:
         (w for key, w in by_name.items() if idle.get(key)),
         key=lambda w: (w.status.idle_since, w.ref.namespace, w.ref.name),
     )
-    expected, taken = [], 0
+    expected, chosen = [], 0
     for need in DEMANDS:
         victims, total = [], 0
-        for workload in order[taken:]:
+        for workload in order[chosen:]:
             if total >= need:
                 break
             victims.append(workload.ref)
             total += workload.gpus[GPU]
         if total >= need:
-            taken += len(victims)
+            chosen += len(victims)
             expected.append((need, victims))
     plans = [(p.proof.need[GPU], [v.subject for v in p.victims]) for p in tick.evaluation.plans]
     assert plans == expected, "the victims are not the oldest idle ones"

@@ -126,21 +126,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     chosen = parser.parse_args(given)
     steps = {int(each) for each in chosen.steps.split(",")}
-    told: list[Comparison] = []
+    reported: list[Comparison] = []
     if 1 in steps:
         jobs, bound = (5_000, 0.25) if chosen.quick else (chosen.jobs, 0.02)
-        told += _queues(jobs, bound)
+        reported += _queues(jobs, bound)
     if steps & {2, 3}:
-        told += _study(30 if chosen.quick else chosen.study_jobs)
+        reported += _study(30 if chosen.quick else chosen.study_jobs)
     if 4 in steps:
-        told += _recorded(chosen.vectors, chosen.quick)
+        reported += _recorded(chosen.vectors, chosen.quick)
     if 5 in steps:
-        told += _in_real_time(*((30, 2.0) if chosen.quick else (108, chosen.minutes)))
+        reported += _in_real_time(*((30, 2.0) if chosen.quick else (108, chosen.minutes)))
     if chosen.out is not None:
         command = shlex.join(["python", "-m", "bench.validation", *given])
-        found = Validation(command, _commit(), reprieve.__version__, tuple(told))
+        found = Validation(command, _commit(), reprieve.__version__, tuple(reported))
         chosen.out.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
-    return 0 if all(each.holds for each in told) else 1
+    return 0 if all(each.holds for each in reported) else 1
 
 
 def _commit() -> str:
@@ -155,7 +155,7 @@ def _commit() -> str:
         return "unknown"
 
 
-def _told(
+def _reported(
     case: str, holds: bool, cpu_ms: float, wall_ms: float, **figures: int | float
 ) -> Comparison:
     """Print one comparison, and return it without its times, which are none of the result."""
@@ -171,7 +171,7 @@ def _queues(jobs: int, bound: float) -> Iterator[Comparison]:
         wall_ms = (time.perf_counter() - started) * 1e3
         for priority, expected in case.expected.items():
             off = found[priority] / expected - 1
-            yield _told(
+            yield _reported(
                 f"{case.name}, priority {priority}" if len(case.expected) > 1 else case.name,
                 abs(off) <= bound,
                 cpu_ms,
@@ -194,7 +194,7 @@ def _study(count: int) -> Iterator[Comparison]:
     cpu_ms = (time.process_time() - cpu) * 1e3
     wall_ms = (time.perf_counter() - started) * 1e3
     same, of = reproduced(real.records)
-    yield _told(
+    yield _reported(
         "2 own records: the same plan ids",
         same == of > 0,
         cpu_ms,
@@ -204,7 +204,7 @@ def _study(count: int) -> Iterator[Comparison]:
     )
     found = agreement(replayed, real)
     close = found.admissions >= 0.99 and found.victims >= 0.99 and abs(found.makespan_off) <= 0.02
-    yield _told(
+    yield _reported(
         "3 embedded cluster",
         close,
         cpu_ms,
@@ -234,7 +234,7 @@ def _recorded(folder: Path, quick: bool) -> Iterator[Comparison]:
             verdict = case()
             same += verdict is True
             judged += verdict is None
-        yield _told(
+        yield _reported(
             f"4 recorded cases of {name}",
             same + judged == of > 0,
             (time.process_time() - cpu) * 1e3,
@@ -261,9 +261,9 @@ def _in_real_time(count: int, minutes: float) -> Iterator[Comparison]:
     cpu_ms = (time.process_time() - cpu) * 1e3
     wall_ms = (time.perf_counter() - started) * 1e3
     close, figures = beside_replays(jobs, model, real, REAL_TENANTS, DEVICES)
-    yield _told("5 real API server", close, cpu_ms, wall_ms, minutes=minutes, **figures)
+    yield _reported("5 real API server", close, cpu_ms, wall_ms, minutes=minutes, **figures)
     same, of = reproduced(real.played.records)
-    yield _told(
+    yield _reported(
         "5 its own records: the same plan ids",
         same == of > 0,
         cpu_ms,

@@ -132,7 +132,7 @@ _REFERENCES = {
     "engine/cluster/rows.py Gone": "a row that goes: its kind is the engine's own",
     "engine/idle/discovery.py Lookup": "a question: without a uid any object of the name will do",
     "answers/document.py Subject": "what a person typed: a name without API version and uid",
-    "web/mirror/told.py _Involved": "of an Event as anybody writes it: whatever may be missing",
+    "web/mirror/reported.py _Involved": "of an Event as anybody writes it: whatever may be missing",
 }
 
 #: An entry of `ownerReferences` has no namespace and says whether it controls.

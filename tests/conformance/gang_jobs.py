@@ -440,7 +440,7 @@ def _pod(given: Json, defaults: Defaults, *, bound: bool | None = None) -> GangP
 
 def _put_group(gangs: Gangs, given: Json, defaults: Defaults) -> Gang:
     group = msgspec.convert(given, PodGroup)
-    return gangs.put_group(
+    return gangs.apply_group(
         f"{group.metadata.namespace}/{group.metadata.name}", group_spec(group, defaults)
     )
 
@@ -477,7 +477,7 @@ def _gang_init(case: Json) -> list[str]:
     for pod in case["pods"]:
         member = _pod(pod, defaults)
         if member is not None:
-            gangs.put_pod(member)
+            gangs.apply_pod(member)
     for group in case.get("latePodGroups") or ():
         _put_group(gangs, group, defaults)
     return _unequal(case["expect"]["gangs"], {g.id: _summary(gangs, g) for g in gangs})
@@ -497,12 +497,12 @@ def _pre_enqueue(case: Json) -> list[str]:
     for pod in case["pods"]:
         member = _pod(pod, defaults)
         if member is not None:
-            gangs.put_pod(member)
+            gangs.apply_pod(member)
             enqueue_barrier(gangs, member)
     member = _pod(case["pod"], defaults)
     if member is None:
         return _unequal(case["expect"], {"error": "", "gangAfter": None})
-    gang = gangs.put_pod(member)
+    gang = gangs.apply_pod(member)
     if case["gangOnceSatisfied"]:
         gangs.satisfy(gang)
     found = enqueue_barrier(gangs, member)
@@ -523,16 +523,16 @@ def _permit(case: Json) -> list[str]:
     for pod in case["pods"]:
         member = _pod(pod, defaults)
         assert member is not None
-        gangs.put_pod(member)
+        gangs.apply_pod(member)
         gangs.wait(member.uid)
         permit(gangs, member)
     for pod in case.get("runningPods") or ():
         member = _pod(pod, defaults, bound=True)
         assert member is not None
-        gangs.put_pod(member)
+        gangs.apply_pod(member)
     member = _pod(case["pod"], defaults)
     if member is not None:
-        gangs.put_pod(member)
+        gangs.apply_pod(member)
         gangs.wait(member.uid)
     permission, wait = permit(gangs, member)
     return _unequal(case["expect"], {"status": str(permission), "waitSeconds": wait // SECOND})

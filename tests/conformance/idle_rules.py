@@ -21,7 +21,7 @@ from reprieve.engine.idle.discovery import (
     group_version,
     resolve_root,
 )
-from reprieve.engine.idle.evaluation_lease import DURATION_SECONDS, LeaseState, may_take
+from reprieve.engine.idle.evaluation_lease import DURATION_SECONDS, LeaseState, may_acquire
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import Aggregation, Phase, Policy, Status, TrackedPod
 from reprieve.engine.idle.resources import add, workload_gpus
@@ -230,7 +230,7 @@ def run_lease(given: Json, literal: LiteralSwitches) -> Json:
         parse_instant(lease["renewTime"]) if lease.get("renewTime") else None,
         lease.get("leaseDurationSeconds") or 0,
     )
-    if may_take(state or None, holder, parse_instant(given["now"])):
+    if may_acquire(state or None, holder, parse_instant(given["now"])):
         return {"acquired": True, "holder": holder, "leaseDurationSeconds": DURATION_SECONDS}
     return {
         "acquired": False,

@@ -149,11 +149,11 @@ def test_a_member_that_is_not_enqueued_has_the_reason_recorded(gang_vector: Gang
     for pod in case["pods"]:
         other = _pod(pod, defaults)
         if other is not None:
-            gangs.put_pod(other)
+            gangs.apply_pod(other)
     member = _pod(case["pod"], defaults)
     if member is None:
         return
-    gang = gangs.put_pod(member)
+    gang = gangs.apply_pod(member)
     if case["gangOnceSatisfied"]:
         gangs.satisfy(gang)
     barring = basic_barrier(gangs, member)

@@ -55,7 +55,7 @@ class Site:
             written=lambda key, said, answer: self.written.append(said),
             failed=lambda key, said: self.failed.append(said),
             fault=lambda: self.faults.append(self.clock.monotonic() // SECOND),
-            told=logging.getLogger("reprieve.test"),
+            reported=logging.getLogger("reprieve.test"),
             writes=lambda: self.writes,
         )
         self.task = asyncio.create_task(self.writer.run())

@@ -64,7 +64,7 @@ def test_a_pause_is_never_longer_than_its_count_allows_whatever_clock_it_was_wri
     counted: list[Plane] = []
     suspects = Suspects(clock, counted.append)
     far = Nanos(clock.wall() + 1_000 * HOUR)
-    suspects.take([Suspect(Plane.SCHEDULING, "team/hung", 1, far)])
+    suspects.delay([Suspect(Plane.SCHEDULING, "team/hung", 1, far)])
     until = suspects.until(Plane.SCHEDULING, "team/hung")
     assert until == clock.monotonic() + 10 * MINUTE
     assert suspects.until(Plane.QUOTA, "team/hung") is None
@@ -78,7 +78,7 @@ async def test_whose_pause_is_over_is_decided_about() -> None:
     suspects = Suspects(clock)
     past = Suspect(Plane.IDLE, "team/past", 3, Nanos(clock.wall() - SECOND))
     soon = Suspect(Plane.IDLE, "team/soon", 3, Nanos(clock.wall() + SECOND))
-    suspects.take([past, soon])
+    suspects.delay([past, soon])
     assert suspects.until(Plane.IDLE, "team/past") is None
     assert suspects.until(Plane.IDLE, "team/soon") is not None
     await clock.advance(SECOND)
@@ -96,7 +96,7 @@ def test_work_with_an_odd_or_a_long_name_waits_as_any_other(what: str, how: str)
     found = accused_again(read_suspects(written(found)), accused, clock.wall())
     assert [each.count for each in found] == [2]
     suspects = Suspects(clock)
-    suspects.take(read_suspects(written(found)))
+    suspects.delay(read_suspects(written(found)))
     assert suspects.until(Plane.SCHEDULING, f"{what}-2") is None
-    assert suspects.taken(Plane.SCHEDULING, what) == clock.monotonic() + 20 * MINUTE
+    assert suspects.pop_delay(Plane.SCHEDULING, what) == clock.monotonic() + 20 * MINUTE
     assert suspects.until(Plane.SCHEDULING, what) is None

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.ledger import Actor, Displacement
-from reprieve.engine.disruptions.lineage import Identity, Lineage, Party
+from reprieve.engine.disruptions.lineage import Identity, Lineage, Participant
 from reprieve.engine.disruptions.questions import Question
 
 NOW: Final = 1_000_000
@@ -17,8 +17,8 @@ def at(seconds: float) -> Nanos:
     return Nanos(NOW * SECOND + int(seconds * SECOND))
 
 
-def party(name: str, **links: Any) -> Party:
-    return Party(Lineage(name), **links)
+def participant(name: str, **links: Any) -> Participant:
+    return Participant(Lineage(name), **links)
 
 
 def identity(uid: str = "u", namespace: str = "ns", **facts: Any) -> Identity:
@@ -26,15 +26,17 @@ def identity(uid: str = "u", namespace: str = "ns", **facts: Any) -> Identity:
 
 
 def displaced(
-    seconds: float, preemptor: str | Party, victim: str | Party, **facts: Any
+    seconds: float, preemptor: str | Participant, victim: str | Participant, **facts: Any
 ) -> Displacement:
-    one = party(preemptor) if isinstance(preemptor, str) else preemptor
-    other = party(victim) if isinstance(victim, str) else victim
+    one = participant(preemptor) if isinstance(preemptor, str) else preemptor
+    other = participant(victim) if isinstance(victim, str) else victim
     facts.setdefault("actor", Actor.QUOTA)
     return Displacement(at(seconds), preemptor=one, victim=other, **facts)
 
 
-def question(seconds: float, preemptor: str | Party, victim: str | Party, **facts: Any) -> Question:
-    one = party(preemptor) if isinstance(preemptor, str) else preemptor
-    other = party(victim) if isinstance(victim, str) else victim
+def question(
+    seconds: float, preemptor: str | Participant, victim: str | Participant, **facts: Any
+) -> Question:
+    one = participant(preemptor) if isinstance(preemptor, str) else preemptor
+    other = participant(victim) if isinstance(victim, str) else victim
     return Question(one, other, at(seconds), **facts)

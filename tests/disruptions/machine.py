@@ -23,7 +23,7 @@ from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
 from reprieve.engine import plan as engine
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import KEPT, Actor, Displacement
-from reprieve.engine.disruptions.lineage import Party, party_of
+from reprieve.engine.disruptions.lineage import Participant, participant_of
 from reprieve.engine.disruptions.questions import GovernorPolicy, Hold, Question
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
@@ -64,20 +64,20 @@ LAWLESS: Final = GovernorPolicy(loop_limit=0, crashes=1_000_000)
 
 @dataclass
 class Work:
-    """One line of work in truth; its object says in its name which it is, and its priority."""
+    """One lineage in truth; its object says in its name which it is, and its priority."""
 
     name: str
     link: str
     priority: int = 0
     version: int = 0
     objects: int = 0
-    party: Party = field(init=False)
+    participant: Participant = field(init=False)
 
     def come(self, now: int) -> str:
         """Come back as a new object; return its name."""
         self.objects += 1
         uid = self.pod
-        self.party = party_of(
+        self.participant = participant_of(
             identity(
                 uid,
                 self.name if self.link == "template" else _SPACE,
@@ -117,7 +117,7 @@ class PodVictims:
     def manner(self) -> Manner:
         return self._manner
 
-    def is_told_first(self, victim: Victim) -> bool:
+    def gets_notice(self, victim: Victim) -> bool:
         return False
 
     async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
@@ -213,7 +213,7 @@ class Planes:
 
 @dataclass
 class World(Records):
-    """The API server, the clock, some lines of work, and the process that runs."""
+    """The API server, the clock, some lineages, and the process that runs."""
 
     random: Random
     policy: GovernorPolicy
@@ -282,7 +282,7 @@ class World(Records):
         if one is other or (plane is Actor.SCHEDULING and above <= 0):
             return False
         # Objects are displaced once they are made, in a later second than who was there before.
-        made = max(one.party.created, other.party.created)
+        made = max(one.participant.created, other.participant.created)
         if made > self.clock.wall():
             await self.clock.advance(made - self.clock.wall())
         asked = self.question(plane, one, other)
@@ -291,7 +291,10 @@ class World(Records):
             self.seen["held"] += 1
             assert hold.until > asked.now
             # Whoever asks about those alone who are known to it has asked about this one.
-            known, held = self.planes.governor.known_by(one.party, asked.now), other.party
+            known, held = (
+                self.planes.governor.known_by(one.participant, asked.now),
+                other.participant,
+            )
             assert known is None or known & {held.lineage, held.weak, held.merged}
             self.refused = asked, hold
             return False
@@ -304,7 +307,9 @@ class World(Records):
         if plane is Actor.QUOTA:
             cause = ", ".join(sorted(f"{w.name} {w.priority}" for w in (one, other)))
         above = 0 if plane is Actor.IDLE else one.priority - other.priority
-        return Question(one.party, other.party, self.clock.wall(), above=above, cause=cause)
+        return Question(
+            one.participant, other.participant, self.clock.wall(), above=above, cause=cause
+        )
 
     async def _carry(self, plane: Actor, one: Work, other: Work, asked: Question) -> None:
         victim = self._ref(other.pod)
@@ -320,7 +325,7 @@ class World(Records):
         self.seen[plane.value] += 1
         self.seen[other.link] += 1
         issued = self._issue(plane, plan, one, other, asked)
-        stake = AtStake(lineage_of(one.party), [Stake(lineage_of(other.party))])
+        stake = AtStake(lineage_of(one.participant), [Stake(lineage_of(other.participant))])
 
         async def work() -> None:
             intent = await self.planes.books[plane].write(
@@ -333,7 +338,7 @@ class World(Records):
 
         await self._survive(work)
         if self.random.random() < 0.7:
-            self.planes.governor.admitted(one.party, self.clock.wall())
+            self.planes.governor.admitted(one.participant, self.clock.wall())
             self.seen["got it"] += 1
         self._come_back()
 
@@ -342,11 +347,11 @@ class World(Records):
     ) -> Issued:
         if plane is not Actor.QUOTA:
             return self.planes.told[plane].issue(
-                plan, asked.now, one.party, [Side(other.party, above=asked.above)]
+                plan, asked.now, one.participant, [Side(other.participant, above=asked.above)]
             )
         ledger = self.planes.quota.ledger
         assert isinstance(ledger, Displacements)
-        both = [Workload(_SPACE, w.pod, uid=w.pod, party=w.party) for w in (one, other)]
+        both = [Workload(_SPACE, w.pod, uid=w.pod, participant=w.participant) for w in (one, other)]
         ledger.record(*both, asked.now, asked.cause, above=asked.above)
         row = ledger.recorded.pop((one.pod, other.pod))
         return Issued(((row, frozenset((other.pod,))),))
@@ -391,14 +396,14 @@ class World(Records):
         self.seen["priorities changed"] += 1
 
     def somebody_else(self, work: Work) -> None:
-        row = Displacement(self.clock.wall(), Actor.OTHER, None, work.party, work.pod)
+        row = Displacement(self.clock.wall(), Actor.OTHER, None, work.participant, work.pod)
         self.planes.governor.record(row)
         self.api.remove("pods", _SPACE, work.pod)
         self._come_back()
         self.seen["other actors"] += 1
 
     def fails(self, work: Work) -> None:
-        self.planes.governor.failed(work.party, self.clock.wall())
+        self.planes.governor.failed(work.participant, self.clock.wall())
         self.seen["failures"] += 1
 
     async def wait_out(self) -> None:
@@ -436,7 +441,7 @@ class World(Records):
     def _come_back(self) -> None:
         for work in self.works.values():
             if not self.there(work.pod):
-                self.planes.governor.ended(work.party, self.clock.wall())
+                self.planes.governor.ended(work.participant, self.clock.wall())
                 self._put(work, self.clock.wall() + SECOND)
                 self.seen["new objects"] += 1
 

@@ -14,27 +14,27 @@ from uuid import NAMESPACE_OID, uuid5
 from reprieve.engine.disruptions.counts import DisplacementCounts
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Displacement
-from reprieve.engine.disruptions.lineage import Party, party_of
+from reprieve.engine.disruptions.lineage import Participant, participant_of
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.execution.accounts.crowding import MOST_IN_NAMESPACE, Crowding
-from tests.disruptions.builders import at, displaced, identity, party, question
+from tests.disruptions.builders import at, displaced, identity, participant, question
 from tests.entries import entries, packed
 
 MOST: Final = 2_000
 ROWS: Final = 8_000
 #: A quarter more than the ledger has, and a row less than a thousand of small ledgers.
 _WORN: Final = MOST + MOST // 2
-#: Two new lines of work with each row, and what they are called.
+#: Two new lineages with each row, and what they are called.
 _BYTES_OF_NEW_LINES: Final = 450
-#: Names that were looked up lately: of lines of work, weak links and tenants, in both directions.
+#: Names that were looked up lately: of lineages, weak links and tenants, in both directions.
 _RECENT: Final = 6 * 4_096
 
 
-def _new(random: Random, number: int, seconds: int) -> Party:
+def _new(random: Random, number: int, seconds: int) -> Participant:
     template, label = f"t-{random.randrange(40)}", random.choice(("", "", f"l-{number}"))
     uid = f"{number}-{random.random()}"
     made = identity(uid, owner=f"job-{uid}", template=template, label=label, created=at(seconds))
-    return party_of(made)
+    return participant_of(made)
 
 
 def _rows(random: Random, count: int) -> Iterator[Displacement]:
@@ -71,22 +71,22 @@ def test_rows_that_a_full_ledger_would_forget_at_once_leave_nothing_behind() -> 
     governor = Governor(most=10)
     for number in range(10):
         governor.record(displaced(1_000 + number, "a", "b", uid=f"new-{number}"))
-    governor.concerns(party("a"))
+    governor.concerns(participant("a"))
     held = packed(governor), governor.remembers
     for number in range(300):
         late = displaced(500, f"p-{number}", f"v-{number}", uid=f"late-{number}")
         for _ in range(3):
             governor.record(late)
         # Whoever is named there is a stranger, and may be asked about.
-        assert not governor.concerns(party(f"v-{number}"))
-        assert not governor.may_hold(party(f"p-{number}"))
+        assert not governor.concerns(participant(f"v-{number}"))
+        assert not governor.may_hold(participant(f"p-{number}"))
     assert (packed(governor), governor.remembers) == held
 
 
 def test_a_row_between_lines_of_work_that_are_known_takes_a_hundred_bytes() -> None:
-    governor, parties = Governor(), [_new(Random(7), number, 0) for number in range(50)]
+    governor, participants = Governor(), [_new(Random(7), number, 0) for number in range(50)]
     for number in range(ROWS):
-        one, other = parties[number % 25], parties[25 + number % 25]
+        one, other = participants[number % 25], participants[25 + number % 25]
         uid = str(uuid5(NAMESPACE_OID, f"{number}"))
         governor.record(displaced(10 * number, one, other, uid=uid))
     assert governor.rows[-1].uid == uid
@@ -97,7 +97,7 @@ def test_a_row_between_lines_of_work_that_are_known_takes_a_hundred_bytes() -> N
 
 def test_counts_of_displacements_are_bounded_and_the_newest_stay() -> None:
     counts = DisplacementCounts(GovernorPolicy(), most=MOST)
-    last = Party(party_of(identity("last", owner="last")).lineage)
+    last = Participant(participant_of(identity("last", owner="last")).lineage)
     for number, row in enumerate(_rows(Random(5), ROWS)):
         counts.record(row)
         if number % 100 == 99:

@@ -8,7 +8,7 @@ from reprieve.engine.disruptions.counts import DisplacementCounts
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Exemption
 from reprieve.engine.disruptions.questions import GovernorPolicy
-from tests.disruptions.builders import at, displaced, party
+from tests.disruptions.builders import at, displaced, participant
 
 
 def test_over_random_histories_told_in_any_order_it_counts_what_the_governor_counts() -> None:
@@ -32,15 +32,22 @@ def test_over_random_histories_told_in_any_order_it_counts_what_the_governor_cou
         now = at(9_000)
         assert counts.repeated(now) == governor.repeated(now)
         for name in "abc":
-            assert counts.displaced(party(name), now) == governor.displaced(party(name), now)
-            counted += counts.displaced(party(name), now)
+            assert counts.displaced(participant(name), now) == governor.displaced(
+                participant(name), now
+            )
+            counted += counts.displaced(participant(name), now)
     assert counted > 1_000
 
 
 def test_work_with_a_label_is_called_by_it_and_what_comes_later_does_not_count() -> None:
     counts = DisplacementCounts(GovernorPolicy())
-    counts.record(displaced(10, "p", party("label/ns/x")))
-    counts.record(displaced(20, "p", party("owner/b", merged="label/ns/x")))
-    counts.record(displaced(30, "p", party("owner/b", merged="label/ns/x")))
-    assert [counts.displaced(party("label/ns/x"), at(s)) for s in (9, 10, 25, 30)] == [0, 1, 2, 3]
-    assert counts.displaced(party("owner/b"), at(30)) == 0
+    counts.record(displaced(10, "p", participant("label/ns/x")))
+    counts.record(displaced(20, "p", participant("owner/b", merged="label/ns/x")))
+    counts.record(displaced(30, "p", participant("owner/b", merged="label/ns/x")))
+    assert [counts.displaced(participant("label/ns/x"), at(s)) for s in (9, 10, 25, 30)] == [
+        0,
+        1,
+        2,
+        3,
+    ]
+    assert counts.displaced(participant("owner/b"), at(30)) == 0

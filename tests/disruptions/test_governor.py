@@ -11,7 +11,7 @@ import pytest
 from kubeworld.units.durations import HOUR, SECOND
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.disruptions.loops import Edge, find_loops
 from reprieve.engine.disruptions.questions import (
     Enforcement,
@@ -20,7 +20,7 @@ from reprieve.engine.disruptions.questions import (
     Loop,
     Rule,
 )
-from tests.disruptions.builders import at, displaced, party, question
+from tests.disruptions.builders import at, displaced, participant, question
 from tests.oracle.disruptions import is_turn
 
 TOLD = GovernorPolicy()
@@ -113,14 +113,14 @@ def test_a_higher_priority_that_gets_what_it_wanted_is_not_held_however_often_ot
     found = Governor(TOLD)
     for turn in range(40):
         found.record(displaced(20 * turn, "h", "l", number=2 * turn, above=100))
-        found.admitted(party("h"), at(20 * turn + 5))
+        found.admitted(participant("h"), at(20 * turn + 5))
         found.record(displaced(20 * turn + 10, f"x{turn}", "h", number=2 * turn + 1, above=-100))
         assert found.hold(question(20 * turn + 15, "h", "l", above=100)) is None
         assert found.hold(question(20 * turn + 15, f"x{turn + 1}", "h", above=-100)) is None
     # By the same one it is a circle, which is held; the lower priority is, after a turn less.
     found = Governor(TOLD)
     found.record(displaced(0, "h", "l", number=0, above=100))
-    found.admitted(party("h"), at(5))
+    found.admitted(participant("h"), at(5))
     found.record(displaced(10, "x", "h", number=1, above=-100))
     assert found.hold(question(15, "x", "h", above=-100)) == Hold(at(3_610), Rule.WITHOUT_GAIN)
 
@@ -155,8 +155,8 @@ def test_two_begin_anew_when_what_let_them_was_changed() -> None:
 def test_two_victims_that_are_taken_for_one_line_of_work_are_held_each_for_its_own_cause() -> None:
     """One was made in the second in which the other was displaced, of one template."""
     found = Governor(ALL)
-    one = party("object/b", weak="t", created=at(-1))
-    two = party("object/c", weak="t", created=at(0))
+    one = participant("object/b", weak="t", created=at(-1))
+    two = participant("object/c", weak="t", created=at(0))
     for k in range(2):
         found.record(displaced(k + 0.5, "a", one, number=2 * k, above=9, cause="queue b"))
         found.record(displaced(k + 0.6, "a", two, number=2 * k + 1, above=9, cause="queue c"))
@@ -175,7 +175,7 @@ def test_a_loop_that_is_found_again_is_held_twice_as_long_and_later_ones_from_an
         start += pause
         for k, pair in enumerate(["ab", "ba"] * 2):
             found.record(displaced(start + 10 * k, *pair, number=k))
-            found.admitted(party(pair[0]), at(start + 10 * k))
+            found.admitted(participant(pair[0]), at(start + 10 * k))
             if found.loops(at(start + 10 * k)):
                 break
         (loop,) = found.loops(at(start + 10 * k))
@@ -205,10 +205,10 @@ def returning(times: int, **links: str) -> list[Displacement]:
     """Return a loop of two tenants' jobs, each of which comes back under a new name."""
     rows, made = [], {"a": 0, "b": 0}
 
-    def job(name: str, seconds: float) -> Party:
+    def job(name: str, seconds: float) -> Participant:
         weak = {"weak": f"{name}/template"} if "weak" in links else {}
         merged = {"merged": f"label/ns/{name}"} if "merged" in links else {}
-        return party(f"object/{name}{made[name]}", created=at(seconds), **weak, **merged)
+        return participant(f"object/{name}{made[name]}", created=at(seconds), **weak, **merged)
 
     born = {"a": 0.0, "b": 0.0}
     for k in range(times):
@@ -233,7 +233,7 @@ def test_victims_that_come_back_as_new_objects_are_held_as_those_that_stay(link:
         name: {"weak": f"{name}/template"} if link == "weak" else {"merged": f"label/ns/{name}"}
         for name in "ab"
     }
-    new, kept = party("object/new", created=at(45), **links["a"]), rows[-1].preemptor
+    new, kept = participant("object/new", created=at(45), **links["a"]), rows[-1].preemptor
     assert kept is not None
     held = [found.hold(question(50, new, kept)), found.hold(question(50, kept, new))]
     assert [hold for hold in held if hold] == [Hold(loop.until, Rule.CYCLE)]
@@ -243,20 +243,20 @@ def test_who_bears_a_label_that_is_known_comes_in_the_place_of_nobody_else() -> 
     """Other work of its template was displaced as well, and did not come back yet."""
     found = Governor()
 
-    def etl(number: int) -> Party:
+    def etl(number: int) -> Participant:
         made = at(10 * number)
-        return party(f"owner/etl-{number}", merged="label/ns/etl", weak="t", created=made)
+        return participant(f"owner/etl-{number}", merged="label/ns/etl", weak="t", created=made)
 
     for number in (1, 2):
         found.record(displaced(10 * number + 1, etl(number), "b", number=number))
         found.record(displaced(10 * number + 5, "c", etl(number), number=number, above=9))
         found.ended(etl(number), at(10 * number + 6))
-        other = party(f"owner/other-{number}", weak="t", created=at(-9))
+        other = participant(f"owner/other-{number}", weak="t", created=at(-9))
         found.record(displaced(10 * number + 6, "x", other))
         found.ended(other, at(10 * number + 7))
     new = etl(9)
     assert found.family(new) == found.family(etl(1))
-    assert found.family(new) not in {found.family(party(f"owner/other-{k}")) for k in (1, 2)}
+    assert found.family(new) not in {found.family(participant(f"owner/other-{k}")) for k in (1, 2)}
     assert found.hold(question(91, new, "b")) == Hold(at(3_611), Rule.WITHOUT_GAIN)
 
 
@@ -303,8 +303,8 @@ def test_enforcement_spares_from_equals_or_from_all_but_emergencies() -> None:
 
 def test_other_actors_count_for_the_victim_and_are_nobodys_fault() -> None:
     rows = [
-        Displacement(at(0), Actor.OTHER, None, party("v"), uid="1"),
-        Displacement(at(1), Actor.OTHER, party("p"), party("v"), uid="2"),
+        Displacement(at(0), Actor.OTHER, None, participant("v"), uid="1"),
+        Displacement(at(1), Actor.OTHER, participant("p"), participant("v"), uid="2"),
         displaced(2, "p", "v"),
     ]
     found = governor(*rows)
@@ -321,11 +321,11 @@ def test_other_actors_count_for_the_victim_and_are_nobodys_fault() -> None:
 def test_a_weak_link_protects_no_victim() -> None:
     policy = GovernorPolicy(enforcement=Enforcement.ALL)
     rows = [
-        displaced(10 * k, f"p{k}", party(f"v{k}", weak="t", created=at(10 * k - 1)))
+        displaced(10 * k, f"p{k}", participant(f"v{k}", weak="t", created=at(10 * k - 1)))
         for k in range(5)
     ]
     found = governor(*rows, policy=policy)
-    again = party("v9", weak="t", created=at(50))
+    again = participant("v9", weak="t", created=at(50))
     assert found.hold(question(51, "p9", again, running_since=at(50))) is None
 
 
@@ -337,7 +337,7 @@ def test_who_fails_soon_after_displacing_others_three_times_displaces_nobody_for
     for k in range(3):
         found.record(displaced(600 * k, "p", f"v{k}", number=k))
         assert found.hold(question(600 * k + 299, "p", "x")) is None
-        found.failed(party("p"), at(600 * k + 299))
+        found.failed(participant("p"), at(600 * k + 299))
     assert found.hold(question(1_600, "p", "x")) == Hold(at(299 + 3_600), Rule.CRASH_LOOP)
     # With a strictly higher priority it tries again after 10 s.
     assert found.hold(question(1_508, "p", "x", above=1)) == Hold(at(1_509), Rule.CRASH_LOOP)
@@ -352,12 +352,12 @@ def test_late_failures_and_several_of_one_displacement_are_no_crash_loop() -> No
     found = Governor()
     for k in range(3):
         found.record(displaced(600 * k, "p", f"v{k}", number=k))
-        found.failed(party("p"), at(600 * k + 301))
+        found.failed(participant("p"), at(600 * k + 301))
     assert found.hold(question(1_600, "p", "x")) is None
     found = Governor()
     found.record(displaced(0, "p", "v"))
     for seconds in (1, 2, 3):
-        found.failed(party("p"), at(seconds))
+        found.failed(participant("p"), at(seconds))
     assert found.hold(question(4, "p", "x")) is None
 
 
@@ -372,7 +372,7 @@ def test_what_was_done_in_vain_is_held_with_a_higher_priority_where_all_are_unti
         found.record(displaced(10 * k, "high", "low", number=k, above=5))
     assert found.hold(question(20, "high", "low", above=5)) == Hold(at(3_600), Rule.WITHOUT_GAIN)
     assert found.hold(question(20, "high", "other", above=5)) is None
-    found.admitted(party("high"), at(15))
+    found.admitted(participant("high"), at(15))
     assert found.hold(question(20, "high", "low", above=5)) is None
 
 
@@ -384,7 +384,7 @@ def test_what_a_strictly_higher_priority_does_in_vain_is_spaced_out_up_to_five_m
         pauses.append(0 if hold is None else (hold.until - at(300 * k)) // SECOND)
         assert found.hold(question(300 * k + 300, "high", "low", above=5)) is None
     assert pauses == [0, 10, 20, 40, 80, 160, 300, 300, 300]
-    found.admitted(party("high"), at(2_401))
+    found.admitted(participant("high"), at(2_401))
     assert found.hold(question(2_402, "high", "low", above=5)) is None
 
 
@@ -393,7 +393,7 @@ def test_who_loses_what_it_gained_to_others_is_held_and_the_lower_one_a_turn_ear
         found = Governor()
         for k in range(times):
             found.record(displaced(20 * k, "small", "large", number=k))
-            found.admitted(party("small"), at(20 * k + 1))
+            found.admitted(participant("small"), at(20 * k + 1))
             found.record(displaced(20 * k + 10, "third", "small", number=k, above=5))
         return found.hold(question(100, "small", "large", above=above)) is not None
 
@@ -423,8 +423,8 @@ def test_what_did_not_happen_holds_nobody() -> None:
     assert found.loops(at(40)) == governor(*rows).loops(at(40)) != ()
 
 
-def labelled(name: str) -> Party:
-    return party(name, merged="label/ns/b")
+def labelled(name: str) -> Participant:
+    return participant(name, merged="label/ns/b")
 
 
 def test_loops_are_told_with_what_they_cost() -> None:
@@ -485,7 +485,9 @@ def test_what_others_did_that_is_told_late_counts_as_if_it_were_told_in_order() 
         rows: list[Displacement] = []
         for number in range(30):
             one, other = (
-                party(name, weak="t" if name in "cd" else "", created=at(-9 if name == "c" else 9))
+                participant(
+                    name, weak="t" if name in "cd" else "", created=at(-9 if name == "c" else 9)
+                )
                 for name in random.sample("abcd", 2)
             )
             if random.random() < 0.4:
@@ -515,13 +517,13 @@ def test_what_others_did_that_is_told_late_counts_as_if_it_were_told_in_order() 
 
 
 def test_labelled_work_displaced_at_the_same_instant_keeps_apart_from_who_went_with_it() -> None:
-    gone = party("a", weak="ns/t", created=at(0))
+    gone = participant("a", weak="ns/t", created=at(0))
     # It could be the other one come back, had that not gone only now.
-    beside = party("b", weak="ns/t", merged="label/ns/x", created=at(100))
+    beside = participant("b", weak="ns/t", merged="label/ns/x", created=at(100))
     governor = Governor()
     governor.record(displaced(100.5, "p", gone))
     governor.record(displaced(100.5, "q", beside, number=1))
     now = at(101)
     assert governor.family(gone) != governor.family(beside)
-    assert [governor.times(party("p"), each, now) for each in (gone, beside)] == [1, 0]
-    assert [governor.times(party("q"), each, now) for each in (gone, beside)] == [0, 1]
+    assert [governor.times(participant("p"), each, now) for each in (gone, beside)] == [1, 0]
+    assert [governor.times(participant("q"), each, now) for each in (gone, beside)] == [0, 1]

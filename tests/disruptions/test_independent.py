@@ -8,14 +8,14 @@ from random import Random
 import pytest
 
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.lineage import Party, party_of
+from reprieve.engine.disruptions.lineage import Participant, participant_of
 from reprieve.engine.disruptions.questions import Rule
 from tests.disruptions.builders import at, displaced, identity, question
 
 
 @dataclass
 class _Gang:
-    party: Party
+    participant: Participant
     runs: bool = True
 
 
@@ -23,7 +23,7 @@ def _gang(study: int, number: int, tenant: str, seconds: float, *, stays: bool) 
     """Return a gang, or a Workload, without an owner: all of a tenant have one template."""
     name = f"{study}-{number}"
     return _Gang(
-        party_of(
+        participant_of(
             identity(
                 name,
                 tenant,
@@ -56,27 +56,33 @@ def test_a_thousand_studies_of_independent_gangs_name_no_loop_and_hold_nobody() 
                     for each in gangs
                     if each.runs
                     and each is not one
-                    and frozenset((each.party.lineage, one.party.lineage)) not in pairs
+                    and frozenset((each.participant.lineage, one.participant.lineage)) not in pairs
                 ]
                 if not others:
                     continue
                 other = random.choice(others)
                 now = at(seconds)
                 above = random.choice((0, 0, 1, -1))
-                asked = question(seconds, one.party, other.party, above=above)
+                asked = question(seconds, one.participant, other.participant, above=above)
                 assert governor.hold(asked) is None, (study, number)
-                known = governor.known_by(one.party, now)
+                known = governor.known_by(one.participant, now)
                 assert known is not None
                 governor.record(
-                    displaced(seconds, one.party, other.party, number=displacements, above=above)
+                    displaced(
+                        seconds,
+                        one.participant,
+                        other.participant,
+                        number=displacements,
+                        above=above,
+                    )
                 )
-                governor.admitted(one.party, now)
-                pairs.add(frozenset((one.party.lineage, other.party.lineage)))
+                governor.admitted(one.participant, now)
+                pairs.add(frozenset((one.participant.lineage, other.participant.lineage)))
                 one.runs, other.runs = True, False
                 displacements += 1
                 assert governor.loops(now) == () and governor.held(now) == {}, (study, number)
             for each in [each for each in gangs if each.runs and random.random() < 0.1]:
-                governor.ended(each.party, at(seconds))
+                governor.ended(each.participant, at(seconds))
                 gangs.remove(each)
                 ended += 1
     print(f"{displacements} displacements, {ended} gangs have ended")
@@ -85,9 +91,9 @@ def test_a_thousand_studies_of_independent_gangs_name_no_loop_and_hold_nobody() 
 
 def test_who_comes_after_another_one_was_displaced_and_ended_is_the_same_once() -> None:
     governor = Governor()
-    gone = party_of(identity("1", template="t", group="g1", created=at(0)))
-    after = party_of(identity("2", template="t", group="g2", created=at(20)))
-    twin = party_of(identity("3", template="t", group="g3", created=at(20)))
+    gone = participant_of(identity("1", template="t", group="g1", created=at(0)))
+    after = participant_of(identity("2", template="t", group="g2", created=at(20)))
+    twin = participant_of(identity("3", template="t", group="g3", created=at(20)))
     governor.record(displaced(10, "p", gone))
     assert governor.family(after) != governor.family(gone), "it is there still"
     governor.ended(gone, at(15))
@@ -98,8 +104,8 @@ def test_who_comes_after_another_one_was_displaced_and_ended_is_the_same_once() 
 
 def test_who_ran_again_before_it_ended_has_nobody_come_in_its_place() -> None:
     governor = Governor()
-    done = party_of(identity("1", template="t", stays=True, created=at(0)))
-    after = party_of(identity("2", template="t", stays=True, created=at(40)))
+    done = participant_of(identity("1", template="t", stays=True, created=at(0)))
+    after = participant_of(identity("2", template="t", stays=True, created=at(40)))
     governor.record(displaced(10, "p", done))
     governor.admitted(done, at(20))
     governor.ended(done, at(30))
@@ -113,14 +119,14 @@ def test_failures_of_one_template_are_a_crash_loop_only_one_after_the_other(
     governor, ends = Governor(), []
     for k in range(3):
         created = 100 * k - 1 if one_after_the_other else k
-        each = party_of(identity(f"{k}", template="t", created=at(created)))
+        each = participant_of(identity(f"{k}", template="t", created=at(created)))
         governor.record(displaced(100 * k, each, f"victim-{k}", number=k))
         governor.failed(each, at(100 * k + 50))
         ends.append((each, at(100 * k + 60)))
         if one_after_the_other:
             governor.ended(*ends.pop())
-    for party, instant in ends:
-        governor.ended(party, instant)
-    new = party_of(identity("9", template="t", created=at(400)))
+    for participant, instant in ends:
+        governor.ended(participant, instant)
+    new = participant_of(identity("9", template="t", created=at(400)))
     hold = governor.hold(question(401, new, "anybody"))
     assert (hold is not None and hold.rule is Rule.CRASH_LOOP) is one_after_the_other

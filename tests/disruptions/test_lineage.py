@@ -1,4 +1,4 @@
-"""Which objects are one line of work: by owner, gang, label, and weakly once gone."""
+"""Which objects are one lineage: by owner, gang, label, and weakly once gone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.families import Families
-from reprieve.engine.disruptions.lineage import Identity, Party, party_of
+from reprieve.engine.disruptions.lineage import Identity, Participant, participant_of
 from reprieve.engine.disruptions.rows import Rows
 from tests.disruptions.builders import at, displaced, identity
 
 
 class Told:
-    """Families of parties; what nothing is known of is a family of its own."""
+    """Families of participants; what nothing is known of is a family of its own."""
 
     def __init__(self) -> None:
         self.rows = Rows()
@@ -22,28 +22,28 @@ class Told:
 
         self.families.reach(100)
 
-    def learn(self, party: Party, at: Nanos) -> None:
-        self.families.learn(self.rows.parties.add(party), at)
+    def learn(self, participant: Participant, at: Nanos) -> None:
+        self.families.learn(self.rows.participants.add(participant), at)
 
-    def displaced(self, party: Party, seconds: float) -> None:
-        self.families.displaced(self.rows.append(displaced(seconds, "p", party)))
+    def displaced(self, participant: Participant, seconds: float) -> None:
+        self.families.displaced(self.rows.append(displaced(seconds, "p", participant)))
 
-    def ended(self, party: Party, seconds: float) -> None:
-        self.families.ended(self.rows.parties.lines.find(party.lineage), at(seconds))
+    def ended(self, participant: Participant, seconds: float) -> None:
+        self.families.ended(self.rows.participants.lineages.find(participant.lineage), at(seconds))
 
-    def wide(self, party: Party) -> int | str:
-        found = self.families.of(party)
-        return party.lineage if found < 0 else found
+    def wide(self, participant: Participant) -> int | str:
+        found = self.families.of(participant)
+        return participant.lineage if found < 0 else found
 
-    def narrow(self, party: Party) -> int | str:
-        found = self.families.narrow_of(party)
-        return party.lineage if found < 0 else found
+    def narrow(self, participant: Participant) -> int | str:
+        found = self.families.narrow_of(participant)
+        return participant.lineage if found < 0 else found
 
 
 def families(*told: Identity) -> Told:
     found = Told()
     for each in told:
-        found.learn(party_of(each), at(0))
+        found.learn(participant_of(each), at(0))
     return found
 
 
@@ -72,41 +72,47 @@ def test_objects_are_one_lineage_by_owner_then_gang_and_by_label(
 ) -> None:
     told = families(one, other)
     for family in (told.narrow, told.wide):
-        assert (family(party_of(one)) == family(party_of(other))) is same
+        assert (family(participant_of(one)) == family(participant_of(other))) is same
 
 
 def test_labels_join_lineages_over_others_also_when_they_are_told_late() -> None:
     first, second = identity("1", owner="d"), identity("2", owner="e", label="x")
     late = identity("3", owner="d", label="x")
     told = families(first, second)
-    assert told.wide(party_of(first)) != told.wide(party_of(second))
-    told.learn(party_of(late), at(0))
-    assert told.wide(party_of(first)) == told.wide(party_of(second)) == told.wide(party_of(late))
+    assert told.wide(participant_of(first)) != told.wide(participant_of(second))
+    told.learn(participant_of(late), at(0))
+    assert (
+        told.wide(participant_of(first))
+        == told.wide(participant_of(second))
+        == told.wide(participant_of(late))
+    )
 
 
 def test_what_is_submitted_again_after_it_was_displaced_is_weakly_the_same_work_once() -> None:
     gone = identity("1", owner="a", template="t", created=at(0))
     told = families(gone)
-    told.displaced(party_of(gone), 10.9)
+    told.displaced(participant_of(gone), 10.9)
     # It is there still, and comes back as itself.
-    beside = party_of(identity("0", owner="z", template="t", created=at(11)))
-    assert told.wide(beside) != told.wide(party_of(gone))
-    told.ended(party_of(gone), 10.9)
-    before = party_of(identity("2", owner="b", template="t", created=at(9)))
+    beside = participant_of(identity("0", owner="z", template="t", created=at(11)))
+    assert told.wide(beside) != told.wide(participant_of(gone))
+    told.ended(participant_of(gone), 10.9)
+    before = participant_of(identity("2", owner="b", template="t", created=at(9)))
     # Instants of creation have whole seconds: this one may have come at 10.95.
-    back = party_of(identity("3", owner="c", template="t", created=at(10)))
-    twin = party_of(identity("4", owner="e", template="t", created=at(11)))
-    foreign = party_of(identity("5", "other", owner="f", template="t", created=at(11)))
-    assert [told.wide(each) == told.wide(party_of(gone)) for each in (before, back, foreign)] == [
+    back = participant_of(identity("3", owner="c", template="t", created=at(10)))
+    twin = participant_of(identity("4", owner="e", template="t", created=at(11)))
+    foreign = participant_of(identity("5", "other", owner="f", template="t", created=at(11)))
+    assert [
+        told.wide(each) == told.wide(participant_of(gone)) for each in (before, back, foreign)
+    ] == [
         False,
         True,
         False,
     ]
     told.learn(back, at(20))
-    assert told.wide(back) == told.wide(party_of(gone))
-    assert told.wide(twin) != told.wide(party_of(gone))
+    assert told.wide(back) == told.wide(participant_of(gone))
+    assert told.wide(twin) != told.wide(participant_of(gone))
     # A victim is never protected by a weak link.
-    assert told.narrow(back) != told.narrow(party_of(gone))
+    assert told.narrow(back) != told.narrow(participant_of(gone))
 
 
 def test_work_that_was_displaced_together_is_not_the_same_work() -> None:
@@ -115,10 +121,10 @@ def test_work_that_was_displaced_together_is_not_the_same_work() -> None:
     told = families()
     # All of it within the second in which both were made.
     for each in (first, second):
-        told.learn(party_of(each), at(10.5))
-        told.displaced(party_of(each), 10.5)
-        told.ended(party_of(each), 10.5)
-    assert told.wide(party_of(first)) != told.wide(party_of(second))
+        told.learn(participant_of(each), at(10.5))
+        told.displaced(participant_of(each), 10.5)
+        told.ended(participant_of(each), 10.5)
+    assert told.wide(participant_of(first)) != told.wide(participant_of(second))
 
 
 def test_over_random_objects_families_are_what_shared_owners_gangs_and_labels_connect() -> None:
@@ -146,7 +152,9 @@ def test_over_random_objects_families_are_what_shared_owners_gangs_and_labels_co
         for k, one in enumerate(told):
             for n, other in enumerate(told):
                 same = bool(sets[k] & sets[n])
-                assert (found.narrow(party_of(one)) == found.narrow(party_of(other))) is same
+                assert (
+                    found.narrow(participant_of(one)) == found.narrow(participant_of(other))
+                ) is same
                 joined += same and k < n
                 labelled += same and k < n and not set(keys[k]) & set(keys[n])
     print(f"{joined} pairs of one family, {labelled} of them over others")

@@ -66,7 +66,7 @@ KINDS = {Actor.QUOTA: "Workload", Actor.SCHEDULING: "Pod", Actor.IDLE: "Deployme
 
 
 class Play:
-    """Lines of work that displace each other in a circle, each by another plane."""
+    """Lineages that displace each other in a circle, each by another plane."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.execution.accounts.displaced_units import displaced_units
 from reprieve.records.displacements import displacements_of
-from reprieve.web.mirror.told import preemption_record
+from reprieve.web.mirror.reported import preemption_record
 from reprieve.web.records.victims import victim_units
 
 _AT = format_instant(Nanos(1_800_000_000 * 10**9))

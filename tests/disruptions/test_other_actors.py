@@ -16,7 +16,7 @@ from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.kube.client import Client
 from reprieve.kube.transport import Transport
 from reprieve.planes.common.disruptions.other_actors import OtherActors
@@ -44,7 +44,7 @@ class Others:
         self.actors = OtherActors(client, mirror, self.clock, self.governor, self.told.append)
 
     def displaced(self, owner: str = "train-uid") -> int:
-        work = Party(Lineage(f"owner/{owner}"), "team")
+        work = Participant(Lineage(f"owner/{owner}"), "team")
         return self.governor.displaced(work, self.clock.wall())
 
     def workload(
@@ -198,7 +198,7 @@ async def test_one_eviction_that_several_tell_of_is_one() -> None:
         others.event("PodGroup", "scheduling.volcano.sh/v1beta1", "g", "g-uid")
         await others.settle()
         # The pod says it by a condition, too.
-        work = Party(Lineage("owner/train-uid"), "team")
+        work = Participant(Lineage("owner/train-uid"), "team")
         row = Displacement(others.clock.wall(), Actor.OTHER, None, work, "p-uid")
         assert not others.actors.displaced(row)
         assert others.displaced() == 1

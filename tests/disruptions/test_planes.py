@@ -11,7 +11,7 @@ from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.displacement import Actor, Displacement
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.lineage import Identity, Lineage, Party, party_of
+from reprieve.engine.disruptions.lineage import Identity, Lineage, Participant, participant_of
 from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy, Rule
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import PodRow, Policy
@@ -19,7 +19,7 @@ from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
-from reprieve.planes.idle.evaluating.lines import Lines
+from reprieve.planes.idle.evaluating.lineages import RootLineages
 from reprieve.planes.idle.records import PodRecord
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
@@ -55,8 +55,8 @@ def idle_plane(
         pods = [PodRecord(root.uid, "team", root.name, 1, row, (), None, priority=known or 0)]
         return [] if known is None else pods
 
-    lines = Lines(governor, pods_of)
-    return IdleDisplacements(governor, cast("Any", {}), clock, lambda root: 0, lines)
+    lineages = RootLineages(governor, pods_of)
+    return IdleDisplacements(governor, cast("Any", {}), clock, lambda root: 0, lineages)
 
 
 def test_the_idle_plane_asks_with_the_priorities_of_pods() -> None:
@@ -65,7 +65,7 @@ def test_the_idle_plane_asks_with_the_priorities_of_pods() -> None:
     for high, low, pauses in ((5, 5, 3_600), (6, 5, 10), (1_000, 5, 0)):
         governor = Governor(policy)
         plane = idle_plane(governor, clock, {one.root.name: low, other.root.name: high})
-        victim, preemptor = plane.lines.of(one.root), plane.lines.of(other.root)
+        victim, preemptor = plane.lineages.of(one.root), plane.lineages.of(other.root)
         at = clock.wall()
         for number in range(2):
             instant = Nanos(at - 1 + number)
@@ -91,7 +91,7 @@ async def test_work_displaced_by_the_scheduling_plane_is_protected_from_the_othe
             NAMESPACE,
             "v",
             uid="workload",
-            party=party_of(Identity("workload", NAMESPACE, NAMESPACE, owner=JOB)),
+            participant=participant_of(Identity("workload", NAMESPACE, NAMESPACE, owner=JOB)),
         )
         other = Workload(NAMESPACE, "other", uid="other")
         hold = quota.hold(other, job, now, above=100)
@@ -124,7 +124,7 @@ async def test_without_enforcement_nobody_is_protected_and_all_planes_count() ->
         cluster.start(governor=governor)
         await displaced_thrice_by_the_scheduling_plane(cluster)
         now = cluster.clock.wall()
-        job = Party(Lineage(f"owner/{JOB}"), NAMESPACE)
+        job = Participant(Lineage(f"owner/{JOB}"), NAMESPACE)
         assert governor.displaced(job, now) == 3
         assert governor.repeated(now) == {Lineage(f"owner/{JOB}"): 3}
         assert idle_plane(governor, cluster.clock).holds([workload("v"), demand()]) == {}
@@ -136,11 +136,11 @@ async def test_a_plan_of_the_idle_plane_counts_until_nobody_was_evicted_by_it() 
     plane = idle_plane(governor, clock)
     (found,) = evaluate(snapshot(workload("v"), demand()), Policy(), NOW).plans
     issued = plane.issue(found)
-    job = Party(Lineage(f"owner/{JOB}"))
+    job = Participant(Lineage(f"owner/{JOB}"))
     assert governor.displaced(job, clock.wall()) == 1
-    plane.told.recorded("record", issued)
-    plane.told.ended("record", {JOB})
+    plane.reported.recorded("record", issued)
+    plane.reported.ended("record", {JOB})
     assert governor.displaced(job, clock.wall()) == 1
-    plane.told.recorded("record", issued)
-    plane.told.ended("record", set())
+    plane.reported.recorded("record", issued)
+    plane.reported.ended("record", set())
     assert governor.displaced(job, clock.wall()) == 0

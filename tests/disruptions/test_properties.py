@@ -16,7 +16,7 @@ import pytest
 from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.disruptions.governor import LONGEST_PAUSE, Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
-from reprieve.engine.disruptions.lineage import Lineage, Party, party_of
+from reprieve.engine.disruptions.lineage import Lineage, Participant, participant_of
 from reprieve.engine.disruptions.questions import (
     Enforcement,
     GovernorPolicy,
@@ -24,7 +24,7 @@ from reprieve.engine.disruptions.questions import (
     Question,
     Rule,
 )
-from tests.disruptions.builders import at, displaced, identity, party, question
+from tests.disruptions.builders import at, displaced, identity, participant, question
 from tests.oracle import disruptions as oracle
 
 LIMITS: Final = (1, 2, 3)
@@ -38,7 +38,7 @@ def plain(row: Displacement) -> oracle.Row:
 
 
 def history(random: Random) -> list[Displacement]:
-    """Return what a few lines of work did to each other, in no sense at all."""
+    """Return what a few lineages did to each other, in no sense at all."""
     names = "abcdef"[: random.randint(2, 5)]
     causes = random.choice((("",), ("one",), ("one", "", "two")))
     order = [(one, other) for one in names for other in names if one != other]
@@ -181,14 +181,14 @@ def test_a_history_that_is_told_in_any_order_or_at_once_holds_the_same() -> None
 
 @dataclass
 class Work:
-    """One line of work in truth; `link` is how its new objects are known again."""
+    """One lineage in truth; `link` is how its new objects are known again."""
 
     name: str
     link: str
     priority: int = 0
     version: int = 0
     objects: int = 0
-    party: Party = field(init=False)
+    participant: Participant = field(init=False)
 
     def __post_init__(self) -> None:
         self.come(0)
@@ -197,7 +197,7 @@ class Work:
         """Come back as a new object."""
         self.objects += 1
         uid = f"{self.name}-{self.objects}"
-        self.party = party_of(
+        self.participant = participant_of(
             identity(
                 uid,
                 self.name if self.link == "template" else "ns",
@@ -232,7 +232,7 @@ class Play:
         self.audit: list[oracle.Row] = []
         self.seconds = 0
         self.told: dict[tuple[str, str], tuple[Hold, int]] = {}
-        self.last: tuple[Work, Party]
+        self.last: tuple[Work, Participant]
 
     def steps(self, count: int) -> None:
         for _ in range(count):
@@ -253,7 +253,9 @@ class Play:
         above = one.priority - other.priority
         first, second = sorted((one, other), key=lambda work: work.name)
         cause = f"{first.name} {first.priority}, {second.name} {second.priority}"
-        asked = Question(one.party, other.party, at(self.seconds), above=above, cause=cause)
+        asked = Question(
+            one.participant, other.participant, at(self.seconds), above=above, cause=cause
+        )
         hold = self.governor.hold(asked) if self.governed else None
         pair = (one.name, other.name)
         if hold is not None:
@@ -263,9 +265,9 @@ class Play:
         row = Displacement(
             asked.now,
             Actor.QUOTA,
-            one.party,
-            other.party,
-            other.party.lineage,
+            one.participant,
+            other.participant,
+            other.participant.lineage,
             len(self.rows),
             above=above,
             cause=cause,
@@ -274,11 +276,11 @@ class Play:
         self.seen["new objects"] += other.link != "owner"
         self.rows.append(row)
         self.governor.record(row)
-        self.governor.admitted(one.party, asked.now)
+        self.governor.admitted(one.participant, asked.now)
         if above <= 0:
             self.audit.append((self.seconds, one.node, other.node, above, 0, ""))
-        self.last = other, other.party
-        self.governor.ended(other.party, asked.now)
+        self.last = other, other.participant
+        self.governor.ended(other.participant, asked.now)
         other.come(self.seconds + 1)
 
     def look_at(self, hold: Hold, asked: Question, pair: tuple[str, str]) -> None:
@@ -307,7 +309,7 @@ class Play:
         records = [*self.rows, *self.others]
         self.governor.fold(self.random.sample(records, len(records)))
         for row in records:
-            if row.victim not in {work.party for work in self.works}:
+            if row.victim not in {work.participant for work in self.works}:
                 self.governor.ended(row.victim, row.at)
         assert self.governor.loops(now) == before
         for row in self.rows:
@@ -317,11 +319,11 @@ class Play:
 
     def somebody_else(self) -> None:
         victim = self.random.choice(self.works)
-        row = Displacement(at(self.seconds), Actor.OTHER, None, victim.party)
+        row = Displacement(at(self.seconds), Actor.OTHER, None, victim.participant)
         self.governor.record(row)
         self.others.append(row)
-        self.last = victim, replace(victim.party, lineage=Lineage("gone"))
-        self.governor.ended(victim.party, row.at)
+        self.last = victim, replace(victim.participant, lineage=Lineage("gone"))
+        self.governor.ended(victim.participant, row.at)
         victim.come(self.seconds + 1)
         self.seen["other actors"] += 1
 
@@ -331,7 +333,7 @@ class Play:
         if row.victim != before or row.above > 0:
             return
         assert row.preemptor is not None
-        work.party = before
+        work.participant = before
         self.governor.undo(row.preemptor.lineage, row.uid)
         self.rows.pop()
         self.audit.pop()
@@ -373,7 +375,7 @@ def test_no_loop_is_named_where_there_is_none() -> None:
             above, below = sorted(random.sample(range(studies), 2))
             # Trials of a study: an owner each, all of one template, all made before any had to go.
             trials = [
-                party(
+                participant(
                     f"owner/{study}-{random.randint(0, 8)}",
                     weak=f"tenant{study}/template",
                     created=at(-1),

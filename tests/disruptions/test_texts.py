@@ -12,7 +12,7 @@ from reprieve.wording.displacements import repeated_text
 @pytest.mark.parametrize(
     ("enforcement", "said"),
     [
-        (Enforcement.TOLD, "that is told, and does not protect it"),
+        (Enforcement.TOLD, "that is reported, and does not protect it"),
         (Enforcement.EQUALS, "for a time it is not preempted for work without a higher priority"),
         (Enforcement.ALL, "for a time it is preempted for emergencies alone"),
     ],
@@ -20,5 +20,5 @@ from reprieve.wording.displacements import repeated_text
 def test_repeated_displacement_is_said_with_what_it_protects_from(
     enforcement: Enforcement, said: str
 ) -> None:
-    expected = f"this line of work was displaced 3 times within 1h0m0s: {said}"
+    expected = f"this lineage was displaced 3 times within 1h0m0s: {said}"
     assert repeated_text(3, HOUR, enforcement) == expected

@@ -2,7 +2,7 @@
 cluster: it settles within the bound, counted from the deletions that the API server was asked for.
 
 The other scheduler puts a pod of low priority on the node as soon as its predecessor has to go,
-and so before the room is there that it was to make. Its pods are one line of work, each of them a
+and so before the room is there that it was to make. Its pods are one lineage, each of them a
 new object.
 """
 
@@ -21,7 +21,7 @@ _QUIET_S = 8.0
 
 
 def owned(name: str, priority: str, **spec: str) -> Object:
-    """Return a pod that is one of a line of work, as its label says."""
+    """Return a pod that is one of a lineage, as its label says."""
     made = pod(name, 4, priority=priority, **spec)
     labels = {"reprieve.dev/lineage": priority}
     return {**made, "metadata": {**made["metadata"], "labels": labels}}

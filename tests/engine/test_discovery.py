@@ -22,7 +22,7 @@ from reprieve.engine.idle.discovery import (
     owns,
     resolve_root,
 )
-from reprieve.engine.idle.evaluation_lease import LeaseState, may_take
+from reprieve.engine.idle.evaluation_lease import LeaseState, may_acquire
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.intake.cluster.selectors import equal_labels
 from reprieve.units.ids import Uid
@@ -74,10 +74,10 @@ def test_a_pod_whose_owner_is_gone_belongs_to_nobody() -> None:
 
 def test_a_lease_is_taken_only_when_it_is_free() -> None:
     held = LeaseState("other", ago(29), 30)
-    assert not may_take(held, "me", NOW)
-    assert may_take(LeaseState("other", ago(30), 30), "me", NOW)
-    assert may_take(LeaseState("other", ago(1)), "me", NOW)  # no duration counts as run out
-    assert may_take(LeaseState("other", None, 30), "me", NOW)
+    assert not may_acquire(held, "me", NOW)
+    assert may_acquire(LeaseState("other", ago(30), 30), "me", NOW)
+    assert may_acquire(LeaseState("other", ago(1)), "me", NOW)  # no duration counts as run out
+    assert may_acquire(LeaseState("other", None, 30), "me", NOW)
 
 
 def test_the_oracle_knows_nothing_of_the_engine() -> None:

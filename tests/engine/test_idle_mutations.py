@@ -65,7 +65,7 @@ def take_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
         every = list(idle)
         if not collect(self, every):
             return False
-        gone = {*self.taken, *(each.root.uid for each in self.victims)}
+        gone = {*self.chosen, *(each.root.uid for each in self.victims)}
         self.victims += [each for each in every if each.root.uid not in gone][:1]
         return True
 

@@ -140,9 +140,9 @@ class Story(Records):
     def specs(self) -> list[Any]:
         return [each["spec"] for each in self.stories()]
 
-    def untold(self) -> list[bool]:
+    def disruptions_pending(self) -> list[bool]:
         records = self.api.objects["preemptions.reprieve.dev"].values()
-        return [bool((each.get("status") or {}).get("untold")) for each in records]
+        return [bool((each.get("status") or {}).get("disruptionsPending")) for each in records]
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +175,7 @@ async def test_every_plane_tells_once_of_each_unit_all_that_its_tenant_may_know(
         assert each["sparedBy"] and each["planId"] == "plan" and each["plane"] == "quota"
     assert story.notified == Counter(each["metadata"]["name"] for each in story.stories())
     counted = story.metrics.disruptions.labels("quota", "InClusterQueue")._value.get()
-    assert counted == len(specs) and story.untold() == [False]
+    assert counted == len(specs) and story.disruptions_pending() == [False]
 
 
 @pytest.mark.parametrize("when", When)
@@ -202,7 +202,7 @@ async def test_a_death_at_any_write_leaves_one_disruption_for_each_unit(
         gone = len(story.world.left)
         assert len(story.stories()) == (min(gone, 1) if PLANES[name].unit else gone)
         told[len(story.stories())] += died
-        assert not any(story.untold())
+        assert not any(story.disruptions_pending())
         written = {each["metadata"]["name"] for each in story.stories()}
         assert set(story.notified) <= written and max(story.notified.values(), default=0) <= 1
         if not died:
@@ -266,7 +266,7 @@ async def test_work_that_is_displaced_three_times_in_an_hour_is_told_so() -> Non
     found = sorted(story.stories(), key=lambda each: each["spec"]["planId"])
     assert [each["spec"]["times"] for each in found] == [1, 2, 3, 1]
     said = [each.get("status") or {} for each in found]
-    text = "this line of work was displaced 3 times within 1h0m0s: that is told, and does not "
+    text = "this lineage was displaced 3 times within 1h0m0s: that is reported, and does not "
     assert said == [{}, {}, {"repeated": True, "message": f"{text}protect it"}, {}]
     assert [(about.name, reason) for about, reason in story.events] == [
         ("train-0", "DisplacedRepeatedly")
@@ -306,13 +306,13 @@ async def test_what_cannot_be_written_holds_nothing_up_and_is_written_later(
     await story.carry()
     await story.until_closed()
     assert len(story.world.left) == 3 and not story.executor.open
-    assert story.untold() == [True] and not story.stories()
+    assert story.disruptions_pending() == [True] and not story.stories()
     failures = story.metrics.registry.get_sample_value
     name = {500: "ServerError", 403: "Forbidden", 404: "NotFound"}[code]
     assert failures("reprieve_disruption_write_failures_total", {"reason": name})
     story.api.before = lambda verb, where: None
     await story.pass_time(6 * MINUTE)
-    assert len(story.stories()) == 3 and story.untold() == [False]
+    assert len(story.stories()) == 3 and story.disruptions_pending() == [False]
 
 
 async def test_what_one_process_could_not_write_the_next_one_does() -> None:
@@ -320,12 +320,28 @@ async def test_what_one_process_could_not_write_the_next_one_does() -> None:
     story.api.before = _refusing(_KIND, 500, "InternalError")
     await story.carry()
     await story.until_closed()
-    assert story.untold() == [True]
+    assert story.disruptions_pending() == [True]
     story.api.before = lambda verb, where: None
     story.start()
     await story.recover()
     await story.pass_time(2 * MINUTE)
-    assert len(story.stories()) == 3 and story.untold() == [False]
+    assert len(story.stories()) == 3 and story.disruptions_pending() == [False]
+
+
+async def test_the_former_name_of_pending_disruptions_is_read() -> None:
+    story = Story(PLANES["quota"])
+    story.api.before = _refusing(_KIND, 500, "InternalError")
+    await story.carry()
+    await story.until_closed()
+    for record in story.api.objects["preemptions.reprieve.dev"].values():
+        record["status"]["untold"] = record["status"].pop("disruptionsPending")
+    story.api.before = lambda verb, where: None
+    story.start()
+    await story.recover()
+    await story.pass_time(2 * MINUTE)
+    assert len(story.stories()) == 3
+    (record,) = story.api.objects["preemptions.reprieve.dev"].values()
+    assert "untold" not in record["status"]
 
 
 async def test_a_large_plan_is_closed_before_everybody_is_told_and_nobody_is_left_out() -> None:
@@ -334,7 +350,7 @@ async def test_a_large_plan_is_closed_before_everybody_is_told_and_nobody_is_lef
     await story.until_closed()
     await story.pass_time(MINUTE)
     assert [each["subject"]["name"] for each in story.specs()] == sorted(story.names)
-    assert story.untold() == [False]
+    assert story.disruptions_pending() == [False]
 
 
 async def test_nobody_is_told_where_the_namespace_is_gone() -> None:
@@ -343,7 +359,7 @@ async def test_nobody_is_told_where_the_namespace_is_gone() -> None:
     story.api.before = _refusing(_KIND, 404, "NotFound")
     await story.carry()
     await story.until_closed()
-    assert not story.executor.open and story.untold() == [False]
+    assert not story.executor.open and story.disruptions_pending() == [False]
 
 
 async def test_without_a_key_work_of_others_has_no_number() -> None:

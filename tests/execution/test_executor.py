@@ -92,7 +92,7 @@ class Fakes:
         self.manner = plane.manner
         self.held: list[int] = []
 
-    def is_told_first(self, victim: Victim) -> bool:
+    def gets_notice(self, victim: Victim) -> bool:
         return self.plane.told_first
 
     async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
@@ -478,7 +478,7 @@ async def test_a_plan_that_could_not_be_taken_over_is_gone_on_with() -> None:
     await site.carry()
     intent = site.executor.open["quota-high-1"].intent
     site.start()
-    site.book.take(intent)
+    site.book.adopt(intent)
     read = site.victims.read
 
     async def failing(*_: object, **__: object) -> Reading[str]:

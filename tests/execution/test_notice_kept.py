@@ -167,7 +167,7 @@ class Telling(Site):
 
     async def _taken_over(self) -> None:
         await self.executor.recover()
-        self.notices.taken_over("quota")
+        self.notices.inherited("quota")
 
     async def _reconciled(self) -> None:
         if self.notices.ready:
@@ -289,7 +289,7 @@ async def played(name: str, seed: int) -> Telling:
     leaves = random.randint(0, time + 20) if random.random() < 0.25 else None
     site.dies_at = {random.randint(1, 30) for _ in range(random.choice((0, 1, 1, 2, 3)))}
     grants = [Grant(time * SECOND, extension * SECOND)] * len(plan.victims)
-    site.notices.taken_over("quota")
+    site.notices.inherited("quota")
 
     async def begun() -> None:
         await site.executor.carry(await site.book.write(plan, notices=grants))

@@ -22,7 +22,7 @@ from tests.execution.test_executor import PLANES, Fakes, Site
 class Faulty(Fakes):
     """A fault of ours shows as soon as a unit is released."""
 
-    def is_told_first(self, victim: Victim) -> bool:
+    def gets_notice(self, victim: Victim) -> bool:
         raise RuntimeError("a fault of ours")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.execution.accounts import returns
 from reprieve.execution.accounts.returns import Unit
 from tests.execution.test_disruptions import PLANES, Story, When
@@ -20,8 +20,8 @@ from tests.scheduling.site import pod
 from tests.scheduling.test_governor import owned
 
 
-def line(number: int) -> Party:
-    return Party(Lineage(f"owner/train-{number}"))
+def line(number: int) -> Participant:
+    return Participant(Lineage(f"owner/train-{number}"))
 
 
 def back(story: Story) -> list[str]:
@@ -126,7 +126,7 @@ async def test_pods_of_a_root_that_was_deleted_are_not_the_work_that_is_back(
         pods_run()
     await story.clock.advance(5 * SECOND)
     assert back(story) == ["", "", ""]
-    # Another root of the same line of work is it.
+    # Another root of the same lineage is it.
     now = story.clock.wall()
     story.told.returns.runs(line(0), "new", now, "another-root")
     await story.clock.advance(5 * SECOND)
@@ -184,12 +184,12 @@ async def test_a_group_is_back_when_as_many_run_as_were_displaced() -> None:
     await story.until_closed()
     (unit,) = story.specs()
     assert unit["objects"] == 3
-    party = Party(Lineage(unit["lineage"]))
+    participant = Participant(Lineage(unit["lineage"]))
     for number in range(3):
         await story.clock.advance(5 * SECOND)
         assert back(story) == [""]
         now = story.clock.wall()
-        story.told.returns.runs(party, f"new-{number}", now)
+        story.told.returns.runs(participant, f"new-{number}", now)
     await story.clock.advance(5 * SECOND)
     assert back(story) == [format_instant(now)]
     for task in story.tasks:
@@ -229,7 +229,7 @@ async def test_of_too_many_lines_of_work_those_go_first_of_which_nothing_is_awai
             for number in range(100):
                 told.runs(line(number), f"uid-{number}", Nanos(number))
                 assert len(vars(told)["_lines"]) <= 20
-            told.runs(Party(Lineage("owner/awaited")), "uid", Nanos(200))
+            told.runs(Participant(Lineage("owner/awaited")), "uid", Nanos(200))
             assert told.displaced(unit) == 200
             for number in range(100):
                 told.displaced(Unit(("team", f"gone-{number}"), f"owner/gone-{number}", Nanos(0)))
@@ -239,7 +239,7 @@ async def test_of_too_many_lines_of_work_those_go_first_of_which_nothing_is_awai
 async def test_of_too_many_units_of_one_line_that_never_run_again_the_last_are_awaited() -> None:
     async with memory() as cluster:
         told = vars(cluster.start(tells=True).displacements)["_returns"]
-        line_of_all = Party(Lineage("owner/alike"))
+        line_of_all = Participant(Lineage("owner/alike"))
         units = [
             Unit(("team", f"displaced-{number:03}"), line_of_all.lineage, Nanos(number))
             for number in range(100)

@@ -273,7 +273,7 @@ def disruption(
             "lineage": lineage,
             "planId": plan or f"plan-{name}",
             "plane": "quota",
-            "rule": "it used quota that another queue has lent and takes back",
+            "rule": "it used quota that another queue has lent and reclaims",
             "preemptor": "another tenant's work #a3f1",
             "noticedAt": at(minutes),
             "evictingAt": at(minutes),

@@ -513,7 +513,7 @@ def it_waits_for_who_may_save() -> Story:
 
 @story
 def tenant_is_told_by_a_disruption() -> Story:
-    """His job came back under another uid: the line of work is the same."""
+    """His job came back under another uid: the lineage is the same."""
     mine = job(suspend=True)
     queued = workload(mine, condition("QuotaReserved", False, _NO_QUOTA))
     told = [

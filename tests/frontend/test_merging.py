@@ -44,7 +44,7 @@ def told(random: Random, pages: list[Page]) -> Iterator[str]:
         if random.random() < 0.1:
             topic = Topic("now", f"e{next(epochs)}", page, Nanos(0))
         else:
-            topic.take(page, Nanos(0), Nanos(0))
+            topic.show(page, Nanos(0), Nanos(0))
         if random.random() < 0.6 or page is pages[-1]:
             text = topic.after(read_position(position)).decode()
             position = str(topic.position)

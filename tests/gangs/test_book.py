@@ -40,7 +40,7 @@ class Told:
             },
             "spec": {"minMember": minimum, "scheduleTimeoutSeconds": 10},
         }
-        self.book.put_group(door, msgspec.convert(body, PodGroup))
+        self.book.apply_group(door, msgspec.convert(body, PodGroup))
 
 
 def member(name: str, gang: str = "g", **facts: Any) -> Any:

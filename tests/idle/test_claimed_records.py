@@ -157,11 +157,11 @@ def test_a_claim_that_was_released_is_held_by_nobody_and_one_that_moved_by_its_c
     cluster = Cluster()
     cluster.pod("a")
     cluster.claim(driver="gpu.nvidia.com", users=("a",))
-    assert cluster.watches.claimed.taken() == {("gpu.nvidia.com", "p", "0")}
+    assert cluster.watches.claimed.allocated() == {("gpu.nvidia.com", "p", "0")}
     cluster.claim(device_class="mig.nvidia.com", driver="gpu.nvidia.com", users=("a",))
     assert cluster.holds("a") == {"deviceclass.resource.kubernetes.io/mig.nvidia.com": 1}
     cluster.claim()
-    assert cluster.watches.claimed.taken() == frozenset()
+    assert cluster.watches.claimed.allocated() == frozenset()
 
 
 def test_pods_to_come_ask_by_template_each_and_by_name_once() -> None:

@@ -104,8 +104,7 @@ async def test_nobody_goes_for_a_demand_that_would_have_no_node_all_the_same(sit
 
     assert told == (
         "No idle workload is preempted for it: there are GPUs enough, but no node would have "
-        "room for "
-        "a pod that asks for 1 amd.com/gpu, 1k cpu"
+        "capacity for a pod that requests 1 amd.com/gpu, 1k cpu"
     )
     await asyncio.sleep(3)  # the grace period is one second
     assert (await site.phase("Job/idle"), await site.records()) == ("Idle", [])

@@ -48,7 +48,9 @@ def test_an_exhausted_budget_spares_idle_work_until_it_is_free() -> None:
     assert found.plans == ()
     spared = found.declined[-1]
     assert (spared.reason, spared.until, spared.budget) == (Reason.HELD, until, "day")
-    assert declined_text(spared).startswith("harm budget day lets it not be displaced before")
+    assert declined_text(spared).startswith(
+        "harm budget day protects it from being displaced before"
+    )
     assert found.next_due == until
     written = encode(snapshot(*rows, holds=holds), Policy(), now)
     assert decode(written).snapshot.holds == holds

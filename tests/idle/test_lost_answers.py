@@ -36,7 +36,7 @@ class _Lossy(HttpWire):
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[asyncio.Event]:
     """While it is not set, the watch shows nothing of the victim after the answer was lost."""
-    shown, put_record = asyncio.Event(), TrackedWorkloads.put_record
+    shown, put_record = asyncio.Event(), TrackedWorkloads.observe_record
 
     def put(self: TrackedWorkloads, record: WorkloadRecord) -> TrackedWorkload:
         held = next((each for each in self if each.ref.name == record.name), None)
@@ -44,7 +44,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[asyncio.Event]:
             return held
         return put_record(self, record)
 
-    monkeypatch.setattr(TrackedWorkloads, "put_record", put)
+    monkeypatch.setattr(TrackedWorkloads, "observe_record", put)
     monkeypatch.setattr(process, "HttpWire", _Lossy)
     _Lossy.lost = False
     yield shown

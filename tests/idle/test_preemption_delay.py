@@ -56,7 +56,7 @@ async def waiting(
 async def test_idle_work_stays_until_the_demand_has_waited(tmp_path: Path) -> None:
     async with open_site(tmp_path, [NodeSpec("gpu-0", GPUS)]) as site:
         due, clock = await waiting(site)
-        told = "nobody is evicted for it before"
+        told = "nothing is evicted for it before"
         await site.until_event("GpuWorkload/job-demand", "NobodyMakesWay", told)
         await site.until_event("GpuWorkload/job-demand", "Waiting", told)
         await clock.sleep(due - clock.wall() - 1)

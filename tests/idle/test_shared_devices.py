@@ -145,7 +145,7 @@ async def test_a_share_is_told_unless_its_own_use_is_reported(tmp_path: Path) ->
         exporter.text = pages.dcgm({pod: "0"}, "0")
         operator = await site.run({"GPU_PREEMPTION_METRICS_ENDPOINT": url}, config=CONFIG)
         message = await site.until(lambda: said(site, "Job/share"))
-        assert message.startswith("Its pods ask for a share of a GPU (nvidia.com/gpumem)")
+        assert message.startswith("Its pods request a share of a GPU (nvidia.com/gpumem)")
         found = await site.workload("Job/share")
         assert found is not None
         assert found["spec"]["gpuResources"] == {GPU: 1}

@@ -1,4 +1,4 @@
-"""Work that is submitted again as new objects is the same line of work, and goes in no circle."""
+"""Work that is submitted again as new objects is the same lineage, and goes in no circle."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The lineage of a pod is that of its party, however it is found."""
+"""The lineage of a pod is that of its participant, however it is found."""
 
 from __future__ import annotations
 
 import pytest
 
 from reprieve.engine.cluster.rows import PodRow
-from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
+from reprieve.intake.lineage import pod_lineage, pod_participant, unlinked_participant
 from reprieve.records.plans.at_stake import lineage_of
 from tests.engine.builders import pod
 
@@ -24,10 +24,10 @@ pods = pytest.mark.parametrize(
 
 
 @pods
-def test_a_pods_lineage_is_that_of_its_party(row: PodRow) -> None:
-    assert pod_lineage(row) == pod_party(row).lineage
+def test_a_pods_lineage_is_that_of_its_participant(row: PodRow) -> None:
+    assert pod_lineage(row) == pod_participant(row).lineage
 
 
 @pods
-def test_a_pod_that_runs_is_called_as_its_party_is(row: PodRow) -> None:
-    assert lineage_of(pod_line(row)) == lineage_of(pod_party(row))
+def test_a_pod_that_runs_is_called_as_its_participant_is(row: PodRow) -> None:
+    assert lineage_of(unlinked_participant(row)) == lineage_of(pod_participant(row))

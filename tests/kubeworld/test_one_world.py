@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from kubelocal.server.writing.options import PatchType
-from kubeworld.objects.paths import put
+from kubeworld.objects.paths import set_at
 from kubeworld.objects.requests import pod_requests
 from kubeworld.objects.selectors import matches_labels
 from kubeworld.units.durations import SECOND
@@ -27,7 +27,7 @@ from reprieve.intake.quota import label_selector
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS
 from reprieve.whatif.questions.asked import requests_of_spec
-from reprieve.whatif.submitting.pod_quotas import QuotaObject, left_of, taken_by
+from reprieve.whatif.submitting.pod_quotas import QuotaObject, left_of, subtracted
 from tests.kubeworld.worlds import BUDGETS, RESOURCES, Copied, Embedded, Object, copied, embedded
 from tests.quota_plane.kind_stories import MANIFESTS, manifest
 from tests.whatif.test_kinds import runtime
@@ -213,7 +213,7 @@ async def _copied_scopes(world: Copied) -> dict[tuple[str, str], bool]:
         one = quota("q", {"pods": "0"}, **spec)
         said = msgspec.convert({**one, "status": {"hard": {"pods": "0"}, "used": {}}}, QuotaObject)
         for asks, each in pods.items():
-            found[scope, asks] = taken_by(each, 1, left_of([said])) is not None
+            found[scope, asks] = subtracted(each, 1, left_of([said])) is not None
     return found
 
 
@@ -258,7 +258,7 @@ async def _copied_amounts(world: Copied) -> dict[str, Any]:
             )
             (left,) = quotas = left_of([said])
             before = left.amounts[name]
-            assert taken_by(each, 1, quotas) is None
+            assert subtracted(each, 1, quotas) is None
             found[f"{asks}: {name}"] = before - left.amounts[name]
     return found
 
@@ -739,7 +739,7 @@ def _work(kind: str, *, suspended: bool = False) -> Object:
     obj = manifest(kind, "work")
     obj["metadata"]["namespace"] = "default"
     if suspended:
-        put(obj, ROWS[kind].suspend, True)
+        set_at(obj, ROWS[kind].suspend, True)
     return obj
 
 

@@ -61,7 +61,7 @@ async def webhooks(
 
     served = hooks or kueue_hooks()
     task = asyncio.create_task(
-        run_webhooks(client, options, served, clock or SystemClock(), told=told)
+        run_webhooks(client, options, served, clock or SystemClock(), reported=told)
     )
     waiting = asyncio.create_task(ready.wait())
     try:

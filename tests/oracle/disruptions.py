@@ -4,7 +4,7 @@ Written from the specification of disruptions alone; imports nothing of the engi
 
     (at, preemptor, victim, above, lost, cause)
 
-with instants and durations in one unit, names of lines of work, by how much the preemptor's
+with instants and durations in one unit, names of lineages, by how much the preemptor's
 priority was higher, the device seconds lost and what let the two displace each other ("" unknown).
 """
 

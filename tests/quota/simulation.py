@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult
@@ -21,7 +21,7 @@ class Cluster:
 
     `returning`: what is evicted is deleted, and comes back as another object, of the same root
     owner ("owner"), with the same label ("label"), or submitted again ("weak"). What is counted by
-    key is counted for all objects of a line of work.
+    key is counted for all objects of a lineage.
     """
 
     def __init__(
@@ -90,27 +90,27 @@ class Cluster:
         waiting = replace(workload, admission=None, reserved_at=None, evicted=mark)
         if self.returning:
             self.objects += 1
-            if self.ledger is not None and workload.party is not None:
-                self.ledger.governor.ended(workload.party, self.now)
+            if self.ledger is not None and workload.participant is not None:
+                self.ledger.governor.ended(workload.participant, self.now)
             name, uid = f"{line_of(workload.name)}~{self.objects}", f"{workload.uid}~{self.objects}"
             # As old as it was: its age is no other one where its owner makes it again.
             waiting = self._known(replace(waiting, name=name, uid=uid, evicted=None))
         self.queues.push(waiting)
 
     def _known(self, workload: Workload) -> Workload:
-        """Return a workload with its line of work, as it is known by `returning`."""
+        """Return a workload with its lineage, as it is known by `returning`."""
         if not self.returning:
             return workload
         line, own = line_of(workload.name), f"owner/{workload.uid}"
         lineage = f"owner/{line}" if self.returning == "owner" else own
-        party = Party(
+        participant = Participant(
             Lineage(lineage),
             workload.namespace,
             f"label/{line}" if self.returning == "label" else "",
             f"template of {line}" if self.returning == "weak" else "",
             self.now,
         )
-        return replace(workload, party=party)
+        return replace(workload, participant=participant)
 
 
 def line_of(name: str) -> str:

@@ -60,7 +60,7 @@ def test_an_admission_is_charged_before_the_next_cycle() -> None:
     admitted, _, _ = played(shared(), Consumptions(RULES))
     assert admitted == ["greedy-0", "modest-0", "greedy-1", "modest-1"]
     before = Consumptions(RULES)
-    before.put("ns/greedy", Consumption({"cpu": 5 * ALPHA}, NOW))
+    before.restore("ns/greedy", Consumption({"cpu": 5 * ALPHA}, NOW))
     assert played(shared(), before)[0] == ["modest-0", "modest-1", "modest-2", "modest-3"]
 
 
@@ -76,7 +76,7 @@ def test_a_charge_becomes_consumption_or_nothing() -> None:
     consumptions = Consumptions(RULES)
     found = shared()
     for door in DOORS:
-        consumptions.put(door, Consumption({}, NOW))
+        consumptions.restore(door, Consumption({}, NOW))
     _, queues, holdings = played(found, consumptions)
     charge = pytest.approx(2 * ALPHA)
     assert consumptions.usage == {"ns/greedy": charge, "ns/modest": charge}

@@ -170,7 +170,7 @@ def test_a_wide_victim_is_not_kept_for_long_by_how_narrow_the_preemptor_is() -> 
     assert worth_waiting_for([(running("a", 8, -20, again=10), 8)], 1, NOW, HOURS) == minutes(10)
 
 
-def put_off(each: Workload, at: Nanos, again: float) -> Workload:
+def deferred(each: Workload, at: Nanos, again: float) -> Workload:
     return replace(each, next_checkpoint=Nanos(at + int(again * MINUTE)))
 
 
@@ -182,7 +182,7 @@ def test_who_says_again_and_again_that_it_saves_soon_goes_when_the_bound_ends() 
     told = []
     for minute in range(0, 70, 2):
         now = minutes(minute)
-        holdings.hold(put_off(silent, now, 4))
+        holdings.hold(deferred(silent, now, 4))
         queues.flush(["team"])
         (entry,) = cycle(holdings, queues, now, minute).entries
         told.append((minute, [target.holder.workload.name for target in entry.issued]))
@@ -252,7 +252,7 @@ def test_no_preemptor_waits_longer_than_the_bound_whatever_work_says_of_its_save
         now, first, number = NOW, None, 0
         while True:
             for each in holders:
-                holdings.hold(put_off(each, now, random.uniform(-1, 30)))
+                holdings.hold(deferred(each, now, random.uniform(-1, 30)))
             queues.flush(["team"])
             result = cycle(holdings, queues, now, number)
             (entry,) = result.entries

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from kubeworld.units.durations import HOUR, MINUTE
-from reprieve.engine.disruptions.lineage import Identity, party_of
+from reprieve.engine.disruptions.lineage import Identity, participant_of
 from reprieve.engine.harm_budgets.budget import Harm, HarmBudget, HarmSide, Per, Scope
 from reprieve.engine.quota.model import Workload
 from tests.quota.simulation import Cluster
@@ -32,7 +32,7 @@ def disguised(random: Random, number: int) -> Workload:
         template=random.choice(("", "same", f"template-{number}")),
         label=random.choice(("", "mine", "one", f"label-{number}")),
     )
-    return replace(found, party=party_of(identity))
+    return replace(found, participant=participant_of(identity))
 
 
 def played(seed: int, per: Per) -> tuple[Cluster, int]:
@@ -82,7 +82,8 @@ def test_work_that_names_the_owner_of_others_takes_nothing_from_their_account() 
     assert found.ledger is not None
     accounts = found.ledger.governor.harm
     names = [
-        party_of(Identity(f"pod-{space}", space, space, owner="train")) for space in ("one", "two")
+        participant_of(Identity(f"pod-{space}", space, space, owner="train"))
+        for space in ("one", "two")
     ]
     assert names[0].lineage == names[1].lineage
     sides = [HarmSide(each.tenant, "queue-0", 1, each.lineage) for each in names]

@@ -24,7 +24,7 @@ from reprieve.api.reprieve import (
     VictimState,
     VictimStatus,
 )
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
 from reprieve.planes.quota.context import QuotaOptions
@@ -77,8 +77,8 @@ def restored(
         writes=True,
     )
 
-    def there(ref: ObjectRef) -> Party | None:
-        return Party(Lineage(f"owner/{ref.name}"), "ns") if known else None
+    def there(ref: ObjectRef) -> Participant | None:
+        return Participant(Lineage(f"owner/{ref.name}"), "ns") if known else None
 
     pairs = HeldPairs(cast("Any", context), there, lambda ref, since: waits)
     pairs.restore(reversed(former), interrupted)
@@ -171,7 +171,7 @@ def test_a_line_of_work_is_named_by_its_newest_workload_that_is_not_finished(
         "Any",
         SimpleNamespace(
             knows_any=True,
-            again=lambda party, known: named.append((party.lineage, known.uid)),
+            again=lambda participant, known: named.append((participant.lineage, known.uid)),
         ),
     )
     condition = {"type": "Finished", "status": str(finished), "reason": "Succeeded"}
@@ -186,8 +186,8 @@ def test_a_line_of_work_is_named_by_its_newest_workload_that_is_not_finished(
 
 
 def of(name: str, number: int) -> Workload:
-    party = Party(Lineage(f"owner/{name}"), "ns")
-    return Workload("ns", f"{name}{number}", uid=f"{name}{number}", party=party)
+    participant = Participant(Lineage(f"owner/{name}"), "ns")
+    return Workload("ns", f"{name}{number}", uid=f"{name}{number}", participant=participant)
 
 
 def record(
@@ -211,8 +211,8 @@ def test_other_numbers_of_the_quota_plane_reach_the_governor_unless_it_has_its_o
     assert pairs.ledger is not None
     governor = pairs.ledger.governor
     before, now = QuotaOptions(loop_limit=2), QuotaOptions(loop_limit=5, loop_window=60 * SECOND)
-    pairs.take(before, now)
+    pairs.use(before, now)
     assert (governor.policy.loop_limit, governor.policy.loop_window) == (5, 60 * SECOND)
     # Its section says 5: what the quota plane had was another number.
-    pairs.take(before, QuotaOptions(loop_limit=9, loop_window=HOUR))
+    pairs.use(before, QuotaOptions(loop_limit=9, loop_window=HOUR))
     assert governor.policy.loop_limit == 5

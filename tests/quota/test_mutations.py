@@ -87,10 +87,10 @@ MUTATIONS = [
     Mutation(
         "a queue is not left after a success",
         "targets.fair",
-        "if passed:\n                return self._take(",
-        "if passed and not self._take(row, Reason.IN_COHORT_FAIR_SHARING):\n"
+        "if passed:\n                return self._designate(",
+        "if passed and not self._designate(row, Reason.IN_COHORT_FAIR_SHARING):\n"
         "                continue\n            if passed:\n"
-        "                return True or self._take(",
+        "                return True or self._designate(",
         "targets",
     ),
     Mutation(
@@ -103,8 +103,8 @@ MUTATIONS = [
     Mutation(
         "the second strategy does not ask for its inequality",
         "targets.fair",
-        "if passed and self._take(row",
-        "if self._take(row",
+        "if passed and self._designate(row",
+        "if self._designate(row",
         "targets",
     ),
     Mutation(
@@ -279,8 +279,8 @@ MUTATIONS = [
     Mutation(
         "the second inequality is not asked for",
         "targets.fair",
-        "if passed and self._take(row",
-        "if self._take(row",
+        "if passed and self._designate(row",
+        "if self._designate(row",
         "proof",
     ),
     Mutation(

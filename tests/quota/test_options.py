@@ -9,7 +9,7 @@ from random import Random
 from kubeworld.units.durations import HOUR
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.cycle import cycle
-from reprieve.engine.quota.displacements import Displacements, party_of
+from reprieve.engine.quota.displacements import Displacements, participant_of
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Policy, Preemption, Settings
@@ -123,7 +123,7 @@ def test_two_are_held_from_their_last_allowed_preemption_until_the_window_has_pa
         assert memory.held(later(seconds)) == {}
     memory.record(b, a, later(900))
     memory.admitted(b, later(900))
-    pair = (party_of(a).lineage, party_of(b).lineage)
+    pair = (participant_of(a).lineage, participant_of(b).lineage)
     assert {each: hold.until for each, (_, hold) in memory.held(later(900)).items()} == {
         pair: later(3_600)
     }

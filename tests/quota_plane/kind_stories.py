@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from kubeworld.objects.paths import first, put
+from kubeworld.objects.paths import first, set_at
 from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.jobs.model import JobKind, Test
@@ -218,9 +218,9 @@ def state_of(tests: list[Test], *, on: bool) -> Object:
         if test.condition:
             status = "True" if on else "False"
             condition = {"type": test.condition, "status": status, "message": "the end"}
-            put(obj, "status.conditions", [condition])
+            set_at(obj, "status.conditions", [condition])
         if test.field:
-            put(obj, test.field, (test.values or ["Running"])[0] if on else "Suspended")
+            set_at(obj, test.field, (test.values or ["Running"])[0] if on else "Suspended")
         for path in (test.reaches.sum if test.reaches else test.positive)[:1]:
             _put_below(obj, path, 1 if on else 0)
         test = test.also
@@ -232,11 +232,11 @@ def _put_below(obj: Object, path: str, value: int) -> None:
     """Write at a path whose `*` is a map or a list of one item."""
     head, star, rest = path.partition(".*.")
     if not star:
-        put(obj, path, value)
+        set_at(obj, path, value)
     elif "replicaStatuses" in head:
-        put(obj, head, {"Worker": {rest: value}})
+        set_at(obj, head, {"Worker": {rest: value}})
     else:
-        put(obj, head, [{"name": "part", rest: value}])
+        set_at(obj, head, [{"name": "part", rest: value}])
 
 
 async def pods_labelled(cluster: Site, selector: str) -> list[Object]:

@@ -58,7 +58,7 @@ def storm(pace: DeletionPace, clock: Standing, until: int, server: int = 0) -> l
     """
     begun, gone, made = clock.monotonic(), list[int](), format_instant(Nanos(clock.wall() + server))
     while clock.monotonic() - begun < until:
-        if pace.take("owner", made) is None:
+        if pace.count("owner", made) is None:
             gone.append((clock.monotonic() - begun) // TENTH)
             made = format_instant(Nanos(clock.wall() + server))
         clock.advance(TENTH)
@@ -88,21 +88,21 @@ def test_all_that_were_there_before_go_at_once() -> None:
     clock = Standing()
     pace, before = DeletionPace(clock), created(clock)
     clock.advance(5 * SECOND)
-    assert [pace.take("owner", before) for _ in range(50)] == [None] * 50
-    assert pace.take("owner", created(clock)) == clock.wall() + SECOND
-    assert pace.take("another", created(clock)) is None
+    assert [pace.count("owner", before) for _ in range(50)] == [None] * 50
+    assert pace.count("owner", created(clock)) == clock.wall() + SECOND
+    assert pace.count("another", created(clock)) is None
 
 
 def test_however_many_there_were_before_they_go_at_once_and_those_made_again_do_not() -> None:
     clock = Standing()
     pace, before = DeletionPace(clock), created(clock)
     clock.advance(5 * SECOND)
-    assert {pace.take("owner", before, lambda: 1_000) for _ in range(1_000)} == {None}
-    assert pace.take("owner", before, lambda: 1_000) == clock.wall() + SECOND
+    assert {pace.count("owner", before, lambda: 1_000) for _ in range(1_000)} == {None}
+    assert pace.count("owner", before, lambda: 1_000) == clock.wall() + SECOND
     clock.advance(SECOND)
     made = created(clock)
-    assert {pace.take("owner", before, lambda: 100) for _ in range(100)} == {None}
-    assert pace.take("owner", made, lambda: 100) == clock.wall() + 2 * SECOND
+    assert {pace.count("owner", before, lambda: 100) for _ in range(100)} == {None}
+    assert pace.count("owner", made, lambda: 100) == clock.wall() + 2 * SECOND
 
 
 @pytest.mark.parametrize("owner", ["controller", "group"])
@@ -183,7 +183,7 @@ def test_of_many_owners_the_one_whose_round_is_oldest_is_forgotten(
     clock = Standing()
     pace = DeletionPace(clock)
     for owner in ("first", "second", "third"):
-        assert pace.take(owner, created(clock)) is None
-    assert pace.take("third", created(clock)) is not None
-    assert pace.take("second", created(clock)) is not None
-    assert pace.take("first", created(clock)) is None
+        assert pace.count(owner, created(clock)) is None
+    assert pace.count("third", created(clock)) is not None
+    assert pace.count("second", created(clock)) is not None
+    assert pace.count("first", created(clock)) is None

@@ -26,8 +26,8 @@ from reprieve.planes.quota.deciding.effects import (
     Preempt,
     RetryAt,
     Sample,
-    TakeBack,
     TellFault,
+    Undo,
     effects_of,
 )
 from tests.quota.cases import NOW
@@ -67,8 +67,8 @@ def test_a_preemption_is_a_plan_with_its_input_and_a_mark_with_texts_for_each_vi
         assert "due to prioritization in the ClusterQueue" in marking.message
         assert [each.reason for each in marking.events] == ["EvictedDueToPreempted", "Preempted"]
         assert marking.events[0].message == marking.message
-        assert marking.told.reason == "PreemptedWorkload"
-        assert f"ns/{marking.victim.name} " in marking.told.message
+        assert marking.reported.reason == "PreemptedWorkload"
+        assert f"ns/{marking.victim.name} " in marking.reported.message
     assert kinds(told) == ["Explain", "ExplainAlike", "Measure"]
 
 
@@ -132,8 +132,8 @@ def test_one_whose_plan_cannot_be_made_is_taken_back_and_all_else_is_done(
     holdings, result = preempting()
     monkeypatch.setattr(effects_module, "plan_of", break_down)
     found = followed(holdings, result)
-    assert kinds(found) == ["TakeBack", "Explain", "ExplainAlike", "Measure"]
-    assert isinstance(found[0], TakeBack) and found[0].entry is result.entries[0]
+    assert kinds(found) == ["Undo", "Explain", "ExplainAlike", "Measure"]
+    assert isinstance(found[0], Undo) and found[0].entry is result.entries[0]
 
 
 def test_effects_are_worked_out_without_a_change_to_what_was_decided() -> None:

@@ -1,4 +1,4 @@
-"""A Workload's line of work is read from its spec once, and anew when that is another one."""
+"""A Workload's lineage is read from its spec once, and anew when that is another one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reprieve.api.kueue import Workload
-from reprieve.intake.lineage import workload_party, workload_template
+from reprieve.intake.lineage import workload_participant, workload_template
 from reprieve.planes.quota.job_reconciler.lineages import Lineages
 
 _NO_JOBS: Any = SimpleNamespace(jobs={})
@@ -35,7 +35,7 @@ def test_a_spec_is_taken_apart_once_for_each_generation(monkeypatch: pytest.Monk
     lineages = Lineages(cast("Any", _NO_JOBS))
     first, changed, other = _workload(1, 1), _workload(2, 2), _workload(2, 1, "another")
     for each in (first, first, _workload(1, 1), changed, changed, other):
-        assert lineages.of(each) == workload_party(each, "", "")
+        assert lineages.of(each) == workload_participant(each, "", "")
     assert read == [1, 2, 1]
     assert lineages.of(first).weak != lineages.of(changed).weak
 
@@ -44,4 +44,4 @@ def test_without_a_generation_a_spec_is_read_each_time() -> None:
     lineages = Lineages(cast("Any", _NO_JOBS))
     for cpu in (1, 2, 1):
         each = _workload(cpu, 0)
-        assert lineages.of(each) == workload_party(each, "", "")
+        assert lineages.of(each) == workload_participant(each, "", "")

@@ -69,7 +69,7 @@ async def test_a_configuration_is_followed_and_a_bad_one_loses_nothing(tmp_path:
         await cluster.client.create(CONFIG_MAPS, config_map(configuration()), dict)
         stored = await stored_settings(cluster.client, SOURCE)
         plane = await cluster.start(QuotaOptions.of(stored.settings))
-        live = LiveConfiguration(plane.context, stored, plane.take)
+        live = LiveConfiguration(plane.context, stored, plane.reconfigure)
         following = asyncio.create_task(live.run())
         try:
             await cluster.create(greedy)

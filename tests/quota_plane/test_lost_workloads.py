@@ -39,13 +39,13 @@ _OBJECTS = (flavor(), cluster_queue("small", 1), local_queue("small", "small"))
 @pytest.fixture
 def deletions(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bool]]:
     """Whether the watch of Jobs says what is deleted."""
-    said, take = {"said": True}, Reflector._take
+    said, take = {"said": True}, Reflector._apply
 
     def taken(self: Reflector[Any], event: Any) -> None:
         if said["said"] or (self.resource.plural, event.type) != ("jobs", "DELETED"):
             take(self, event)
 
-    monkeypatch.setattr(Reflector, "_take", taken)
+    monkeypatch.setattr(Reflector, "_apply", taken)
     yield said
 
 

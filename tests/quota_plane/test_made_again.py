@@ -40,7 +40,7 @@ from tests.quota_plane.site import (
 CRON_JOBS: Final = Resource("batch", "v1", "cronjobs", "CronJob")
 _RULES: Final = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 _QUEUES: Final = {"a": 1, "b": 2}
-#: Pods of one cpu each, and the priority, by line of work; its queue is the first letter.
+#: Pods of one cpu each, and the priority, by lineage; its queue is the first letter.
 _LINES: Final = {"a-small": (1, "same"), "a-large": (3, "more"), "b-gang": (3, "same")}
 _SETTINGS: Final = """\
 quota:
@@ -99,7 +99,7 @@ class Play:
             self.owners[name] = stored["metadata"]["uid"]
 
     async def submit(self, line: str) -> None:
-        """Make the next Job of a line of work."""
+        """Make the next Job of a lineage."""
         self.made += 1
         pods, priority = _LINES[line]
         found = job(f"{line}.{self.made}", line[0], priority=priority, pods=pods)

@@ -17,7 +17,7 @@ from kubelocal.server.errors import StatusError
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.engine.notice.granting import NoticePolicy
-from reprieve.execution.notices import Notices, Told
+from reprieve.execution.notices import Notices, Notified
 from reprieve.planes.quota.context import QuotaOptions
 from reprieve.scenarios.embedded import OPERATOR_USER
 from tests.quota_plane.site import (
@@ -92,7 +92,7 @@ def deadline_of(intent: Object) -> Nanos:
     return parse_instant(deadline)
 
 
-async def told(cluster: Site, name: str) -> list[tuple[Told, str]]:
+async def told(cluster: Site, name: str) -> list[tuple[Notified, str]]:
     """Return the notice of each pod of a job with the pod's uid."""
     found = []
     for pod in await cluster.pods_of(name):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeworld.objects.paths import first, put
+from kubeworld.objects.paths import first, set_at
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.suspendable_rows import SUSPENDABLE
 from reprieve.kube.resource import PODS
@@ -93,7 +93,7 @@ async def test_its_quota_is_free_when_its_pods_are_gone(name: str, tmp_path: Pat
         for path in kind.pods[0].names:
             if path != "metadata.name":
                 found = {"status": status}
-                put(found, path, "early")
+                set_at(found, path, "early")
                 break
         await client.patch_status(jobs, NAMESPACE, "early", status, dict)
         (workload,) = (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
@@ -237,7 +237,7 @@ async def test_pods_of_objects_that_its_controller_made_hold_its_quota(
         client, jobs = cluster.client, resource(kind)
         metadata = {"name": "w", "namespace": NAMESPACE, "labels": {QUEUE: "q"}}
         body = {"metadata": metadata, "spec": spec}
-        put(body, kind.suspend, True)
+        set_at(body, kind.suspend, True)
         await client.create(jobs, body, dict)
         count = 2 if kind.kind == "RayJob" else 1
 

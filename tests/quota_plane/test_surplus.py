@@ -124,7 +124,7 @@ async def surplus(cluster: Site, name: str) -> dict[str, tuple[str, str]]:
 def text(group: str, count: int) -> str:
     return (
         f"pod group '{group}' may have {count} pods and has them: this one is one more, and stays "
-        "gated until one of them is gone, or the group is queued again with more"
+        "gated until one of them is deleted, or the group is queued again with more"
     )
 
 

@@ -232,7 +232,7 @@ async def test_a_process_that_decides_nothing_can_be_asked(tmp_path: Path) -> No
         following = asyncio.create_task(asked.follow())
         try:
             await asked.synced()
-            asked.take_in()
+            asked.observe()
             said = await asked.waiting.diagnoses()
             assert {key: each.reason for key, each in said.items()} == {
                 f"{NAMESPACE}/{second}": Reason.HELD_BY_OTHERS,

@@ -74,7 +74,7 @@ async def test_events_that_were_not_seen_for_long_are_deleted() -> None:
               series={"lastObservedTime": "2026-11-23T12:00:01.000000Z"}),
         event("undated"),
     ):  # fmt: skip
-        observer.put("events", each)
+        observer.apply("events", each)
     stage = SimpleNamespace(observer=observer, objects=Objects())
 
     assert await remove_old(cast("Any", stage), began) == 2

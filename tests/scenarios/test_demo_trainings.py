@@ -94,7 +94,7 @@ async def test_each_pod_saves_once_and_its_job_is_named_once() -> None:
     operator = Operator()
     async with trainings(operator) as (observer, said):
         for each in (pod("a-0", "a"), pod("a-1", "a"), pod("b-0", "b", asks=False)):
-            observer.put("pods", each)
+            observer.apply("pods", each)
         await until(lambda: len(operator.polls) >= 2)
         operator.told = _TOLD
         await until(lambda: len(operator.words) >= 4)
@@ -114,7 +114,7 @@ async def test_a_pod_that_is_gone_asks_no_more() -> None:
     operator = Operator()
     async with trainings(operator) as (observer, _):
         gone = pod("a-0", "a")
-        observer.put("pods", gone)
+        observer.apply("pods", gone)
         await until(lambda: operator.polls)
         observer.drop("pods", gone)
         await asyncio.sleep(60)

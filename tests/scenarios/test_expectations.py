@@ -68,7 +68,7 @@ class Cluster:
             },
             "status": {"phase": phase, **status},
         }
-        self.observer.put(GPUWORKLOADS, item)
+        self.observer.apply(GPUWORKLOADS, item)
         self.live[GPUWORKLOADS, f"job-{job}-1"] = item
 
     async def after(self, seconds: int, step: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -172,7 +172,7 @@ async def test_a_count_that_is_not_reached_is_told(cluster: Cluster) -> None:
 async def test_an_event_counts_for_its_own_root_reason_and_type_only(cluster: Cluster) -> None:
     cluster.phase("Idle")
     cluster.phase("Idle", "b")
-    cluster.observer.put(
+    cluster.observer.apply(
         "events",
         {
             "metadata": {"namespace": "ml", "name": "e"},

@@ -29,10 +29,10 @@ def gpuworkload(phase: str, version: int, *, name: str = "job-a-1", root: str = 
 
 def test_each_phase_is_one_transition_with_its_reason() -> None:
     observer = Observer(VirtualClock())
-    observer.put(GPUWORKLOADS, gpuworkload("Active", 1))
-    observer.put(GPUWORKLOADS, gpuworkload("Active", 1))
-    observer.put(GPUWORKLOADS, gpuworkload("Active", 2))
-    observer.put(GPUWORKLOADS, gpuworkload("Preempted", 3))
+    observer.apply(GPUWORKLOADS, gpuworkload("Active", 1))
+    observer.apply(GPUWORKLOADS, gpuworkload("Active", 1))
+    observer.apply(GPUWORKLOADS, gpuworkload("Active", 2))
+    observer.apply(GPUWORKLOADS, gpuworkload("Preempted", 3))
     observer.drop(GPUWORKLOADS, gpuworkload("Preempted", 3))
 
     assert [(t.old, t.new, t.root, t.reason) for t in observer.transitions] == [
@@ -46,8 +46,8 @@ def test_each_phase_is_one_transition_with_its_reason() -> None:
 
 def test_the_newest_gpuworkload_of_a_root_is_the_one_that_counts() -> None:
     observer = Observer(VirtualClock())
-    observer.put(GPUWORKLOADS, gpuworkload("Deleted", 1, name="job-a-2"))
-    observer.put(GPUWORKLOADS, gpuworkload("Active", 2, name="job-a-1"))
+    observer.apply(GPUWORKLOADS, gpuworkload("Deleted", 1, name="job-a-2"))
+    observer.apply(GPUWORKLOADS, gpuworkload("Active", 2, name="job-a-1"))
 
     newest = observer.gpuworkload("ml", "Job/a")
 
@@ -60,7 +60,7 @@ def test_the_newest_gpuworkload_of_a_root_is_the_one_that_counts() -> None:
 def test_of_two_gpuworkloads_of_one_second_the_one_seen_last_is_the_newest() -> None:
     observer = Observer(VirtualClock())
     for name in ("job-a-2", "job-a-3", "job-a-1"):
-        observer.put(GPUWORKLOADS, gpuworkload("Active", 1, name=name))
+        observer.apply(GPUWORKLOADS, gpuworkload("Active", 1, name=name))
 
     newest = observer.gpuworkload("ml", "Job/a")
 
@@ -75,10 +75,10 @@ async def test_a_wait_ends_at_the_change_that_fulfils_it() -> None:
         observer.until(lambda: len(observer.transitions) == 2 or None, seconds=30)
     )
     await clock.advance(5 * SECOND)
-    observer.put(GPUWORKLOADS, gpuworkload("Active", 1))
+    observer.apply(GPUWORKLOADS, gpuworkload("Active", 1))
     await clock.advance(5 * SECOND)
     assert not waiting.done()
-    observer.put(GPUWORKLOADS, gpuworkload("Idle", 2))
+    observer.apply(GPUWORKLOADS, gpuworkload("Idle", 2))
 
     assert await waiting is True
     assert clock.monotonic() == 10 * SECOND

@@ -48,18 +48,18 @@ def gpuworkload(name: str, phase: str, pods: list[str], version: str, **status: 
 
 def test_the_view_counts_used_and_idle_gpus_and_lists_workloads_and_preemptions() -> None:
     observer = Observer(VirtualClock(parse_instant("2026-03-04T10:00:05Z")))
-    observer.put(
+    observer.apply(
         "nodes",
         {
             "metadata": {"name": "gpu-0", "resourceVersion": "1"},
             "status": {"allocatable": {"cpu": "64", "hugepages-1Gi": "0", "amd.com/gpu": "8"}},
         },
     )
-    observer.put("pods", pod("busy", "3", node="gpu-0"))
-    observer.put("pods", pod("lazy", "2", node="gpu-0"))
-    observer.put("pods", pod("done", "1", node="gpu-0", phase="Succeeded"))
-    observer.put("pods", pod("waits", "4", node=None, phase="Pending"))
-    observer.put(
+    observer.apply("pods", pod("busy", "3", node="gpu-0"))
+    observer.apply("pods", pod("lazy", "2", node="gpu-0"))
+    observer.apply("pods", pod("done", "1", node="gpu-0", phase="Succeeded"))
+    observer.apply("pods", pod("waits", "4", node=None, phase="Pending"))
+    observer.apply(
         GPUWORKLOADS,
         gpuworkload(
             "job-lazy",
@@ -70,8 +70,8 @@ def test_the_view_counts_used_and_idle_gpus_and_lists_workloads_and_preemptions(
             idleSince="2026-03-04T10:00:02Z",
         ),
     )
-    observer.put(GPUWORKLOADS, gpuworkload("job-gone", "Preempting", [], "1"))
-    observer.put(
+    observer.apply(GPUWORKLOADS, gpuworkload("job-gone", "Preempting", [], "1"))
+    observer.apply(
         GPUWORKLOADS, gpuworkload("job-gone", "Preempted", [], "2", preemptionReason="for others")
     )
 
@@ -124,8 +124,8 @@ def test_the_view_shows_what_queues_hold_borrow_and_what_share_that_is() -> None
         fairSharing={"weightedShare": 667},
     )
     new = cluster_queue("new", "1")
-    observer.put(CLUSTER_QUEUES, busy)
-    observer.put(CLUSTER_QUEUES, new)
+    observer.apply(CLUSTER_QUEUES, busy)
+    observer.apply(CLUSTER_QUEUES, new)
 
     assert shown(observer) == [
         ["busy", "all", "amd.com/gpu: 9 of 3, 6 borrowed", "4", "1", "667"],
@@ -171,7 +171,7 @@ def test_preemptions_and_admissions_are_told_at_the_time_of_their_last_event() -
     ]
     observer = Observer(VirtualClock())
     for each in events:
-        observer.put("events", each)
+        observer.apply("events", each)
     assert shown(observer) == [
         ["2026-03-04T10:00:00Z", "ml Pod/one", "said"],
         ["2026-03-04T10:00:00Z", "ml Workload/one", "said"],
@@ -181,7 +181,7 @@ def test_preemptions_and_admissions_are_told_at_the_time_of_their_last_event() -
 def test_without_the_idle_plane_the_view_shows_groups_and_nothing_that_is_idle() -> None:
     observer = Observer(VirtualClock(parse_instant("2026-03-04T10:00:05Z")))
     for name, allocatable in (("gpu-0", {"amd.com/gpu": "8"}), ("plain", {"pods": "110"})):
-        observer.put(
+        observer.apply(
             "nodes",
             {
                 "metadata": {"name": name, "resourceVersion": "1"},
@@ -196,7 +196,7 @@ def test_without_the_idle_plane_the_view_shows_groups_and_nothing_that_is_idle()
     ends["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "old"}
     ends["metadata"]["deletionTimestamp"] = "2026-03-04T10:00:00Z"
     for one in (runs, waits, ends, pod("alone", "1", node="gpu-0")):
-        observer.put("pods", one)
+        observer.apply("pods", one)
     console = Console(file=io.StringIO(), width=150, force_terminal=False)
     console.print(render(observer, 0, planes=["scheduling"]))
     text = console.file.getvalue()  # type: ignore[attr-defined]

@@ -55,9 +55,9 @@ def _made() -> tuple[Deferrals, _Idle, _Hand]:
 
 def test_a_unit_is_put_off_for_five_seconds_while_nothing_is_decided() -> None:
     deferrals, _, hand = _made()
-    assert deferrals.of([UNIT]).put_off == {UNIT}
+    assert deferrals.of([UNIT]).deferred == {UNIT}
     hand.now = 5 * SECOND
-    assert deferrals.of([UNIT]).put_off == frozenset()
+    assert deferrals.of([UNIT]).deferred == frozenset()
 
 
 def test_a_unit_of_which_nothing_is_known_yet_is_asked_about_once_more_within_a_second() -> None:
@@ -68,23 +68,23 @@ def test_a_unit_of_which_nothing_is_known_yet_is_asked_about_once_more_within_a_
     hand.now = early
     assert deferrals.of([UNIT]).until == {UNIT: 5 * SECOND}
     idle.says = Verdict.NOT_ASKED
-    assert deferrals.of([UNIT]).put_off == frozenset()
+    assert deferrals.of([UNIT]).deferred == frozenset()
 
 
 def test_an_answer_ends_the_wait_and_the_next_question_has_a_wait_of_its_own() -> None:
     deferrals, idle, hand = _made()
     deferrals.of([UNIT])
     idle.says = Verdict.DECLINED
-    assert deferrals.of([UNIT]).put_off == frozenset()
+    assert deferrals.of([UNIT]).deferred == frozenset()
     hand.now, idle.says = HOUR, Verdict.UNDECIDED
-    assert deferrals.of([UNIT]).put_off == {UNIT}
+    assert deferrals.of([UNIT]).deferred == {UNIT}
 
 
 def test_a_unit_that_is_served_is_put_off_without_end() -> None:
     deferrals, idle, hand = _made()
     idle.says = Verdict.SERVED
     for hand.now in (0, HOUR):
-        assert deferrals.of([UNIT]).put_off == {UNIT}
+        assert deferrals.of([UNIT]).deferred == {UNIT}
 
 
 def test_patience_counts_from_when_the_unit_waits_for_room_and_ends_after_a_minute() -> None:
@@ -103,22 +103,22 @@ def test_patience_counts_from_when_the_unit_waits_for_room_and_ends_after_a_minu
 
 def test_alone_nobody_is_put_off() -> None:
     found = Deferrals(Joint(), cast("Clock", _Hand())).of([UNIT])
-    assert (found.put_off, found.patient) == (frozenset(), frozenset())
+    assert (found.deferred, found.patient) == (frozenset(), frozenset())
 
 
 def test_a_unit_preempts_once_beside_idle_work_that_has_gone_for_it() -> None:
     deferrals, idle, _ = _made()
     idle.says = Verdict.HELPED
     found = deferrals.of([UNIT])
-    assert (found.put_off, found.without) == (frozenset(), {UNIT: GOING})
+    assert (found.deferred, found.without) == (frozenset(), {UNIT: GOING})
     assert (deferrals.is_mixed(UNIT), deferrals.rejection(UNIT)) == (True, None)
     deferrals._joint.demands.written("own", _record("scheduling"))
     found = deferrals.of([UNIT])
-    assert (found.put_off, found.without) == ({UNIT}, {UNIT: GOING})
+    assert (found.deferred, found.without) == ({UNIT}, {UNIT: GOING})
 
 
 def test_a_unit_whose_idle_work_has_not_gone_yet_preempts_nobody() -> None:
     deferrals, idle, _ = _made()
     idle.says = Verdict.SERVED
     found = deferrals.of([UNIT])
-    assert (found.put_off, found.without, deferrals.is_mixed(UNIT)) == ({UNIT}, {}, False)
+    assert (found.deferred, found.without, deferrals.is_mixed(UNIT)) == ({UNIT}, {}, False)

@@ -17,7 +17,7 @@ from reprieve.answers.preemptions.recorded import differences
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.records.scheduling.replay import decide_scheduling_again
@@ -149,7 +149,7 @@ def displaced_thrice(cluster: Memory, actor: Actor, owner: str) -> Governor:
     governor = Governor(GovernorPolicy(enforcement=Enforcement.ALL))
     for number in range(3):
         at = Nanos(cluster.clock.wall() - (3 - number) * MINUTE)
-        victim = Party(Lineage(f"owner/{owner}"), NAMESPACE)
+        victim = Participant(Lineage(f"owner/{owner}"), NAMESPACE)
         governor.record(Displacement(at, actor, None, victim, f"{owner}-{number}"))
     return governor
 
@@ -215,14 +215,14 @@ async def test_what_the_plane_displaces_counts_for_the_others() -> None:
     async with memory() as cluster:
         cluster.nodes([4])
         governor = Governor()
-        weary = Party(Lineage("owner/weary"), NAMESPACE)
+        weary = Participant(Lineage("owner/weary"), NAMESPACE)
         cluster.running(owned(pod("weary", 4, priority="low"), "weary"), "node-0")
         cluster.create(owned(pod("one", 4, priority="high"), "ones"))
         cluster.start(governor=governor)
         await cluster.until(lambda: cluster.victims() == {"weary"})
         now = cluster.clock.wall()
         assert governor.displaced(weary, now) == 1
-        assert governor.times(Party(Lineage("owner/ones")), weary, now) == 1
+        assert governor.times(Participant(Lineage("owner/ones")), weary, now) == 1
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ async def test_what_others_evict_counts_for_its_protection_where_that_is_watched
         cluster.start(governor=governor, watch_others=watched)
         for number in range(3):
             await evicted_by_others(cluster, f"pod-{number}", reason)
-        weary = Party(Lineage("owner/weary"), NAMESPACE)
+        weary = Participant(Lineage("owner/weary"), NAMESPACE)
         assert governor.displaced(weary, cluster.clock.wall()) == times
         assert all(row.actor is Actor.OTHER and row.preemptor is None for row in governor.rows)
 

@@ -17,7 +17,7 @@ from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.notice.credit import UNKNOWN
 from reprieve.engine.notice.granting import NoticePolicy
-from reprieve.execution.notices import Notices, Told
+from reprieve.execution.notices import Notices, Notified
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.queues import in_queue, queued
@@ -36,7 +36,7 @@ def notices(cluster: Memory, plane: int = -1) -> Notices:
     return cluster.planes[plane].preemptions.notices
 
 
-def told(cluster: Memory, name: str) -> Told | None:
+def told(cluster: Memory, name: str) -> Notified | None:
     return notices(cluster).of_pod(cluster.pod(name)["metadata"]["uid"])
 
 

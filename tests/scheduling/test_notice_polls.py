@@ -21,7 +21,7 @@ async def served() -> AsyncIterator[tuple[Notices, int]]:
     clock = SystemClock()
     notices = Notices(clock, Metrics())
     notices.expect("scheduling")
-    notices.taken_over("scheduling")
+    notices.inherited("scheduling")
 
     async def pod_of(token: str) -> ShownPod:
         if token == "undecided":

@@ -309,7 +309,7 @@ async def test_a_pod_that_is_set_aside_says_until_when() -> None:
         await cluster.pass_time(5 * SECOND)
         assert _reason(cluster, "Pod", "p") == "Full"
         uid = Uid(cluster.pod("p")["metadata"]["uid"])
-        plane.unrecorded.put_unrecorded(Unit((uid,)), OSError("no space"))
+        plane.unrecorded.add_unrecorded(Unit((uid,)), OSError("no space"))
         found = plane.diagnosis("Pod", NAMESPACE, "p")
         assert found is not None and found.earliest is not None
         assert found.reason == "SetAside"

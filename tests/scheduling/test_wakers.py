@@ -346,7 +346,7 @@ async def test_what_is_tried_at_once_waits_for_its_backoff_when_that_does_not_he
             return True
 
         monkeypatch.setattr(decisions, "fits_without_victims", fits)
-        monkeypatch.setattr(futile, "_is_final", lambda attempt, put_off: False)
+        monkeypatch.setattr(futile, "_is_final", lambda attempt, deferred: False)
         cluster.create(group("gang", min_count=1), pod("large", 8, group="gang"))
         await cluster.settle()
         assert len(tried) == 2

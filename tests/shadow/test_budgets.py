@@ -13,7 +13,7 @@ from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.reprieve import Preemption
 from reprieve.cli.texts.shadow_text import shadow_text
 from reprieve.engine.harm_budgets.budget import HarmBudget, Scope
-from reprieve.shadow.budgets import PutOff, put_off
+from reprieve.shadow.budgets import Delayed, delayed
 from reprieve.shadow.candidate import read_candidate
 from reprieve.shadow.comparison import compared
 from reprieve.shadow.document import document
@@ -37,16 +37,16 @@ def recorded(*minutes: int) -> list[Preemption]:
     return found
 
 
-def late(records: list[Preemption], **spec: Any) -> list[PutOff]:
+def late(records: list[Preemption], **spec: Any) -> list[Delayed]:
     budget = HarmBudget("day", **{"window": HOUR, **spec})
-    return put_off(records, [budget], namespace_labels)
+    return delayed(records, [budget], namespace_labels)
 
 
 def test_what_does_not_fit_is_put_off_until_it_does_and_counts_from_then_on() -> None:
     # The second would have been at 60, and the third once that has left: 120 in place of 70.
     records = recorded(0, 10, 70)
     assert late(records, displacements=1) == [
-        PutOff("2026-03-03", "ns", ["day"], 2, (50 + 50) * 60)
+        Delayed("2026-03-03", "ns", ["day"], 2, (50 + 50) * 60)
     ]
     assert late(records, displacements=2) == []
     assert late(records[::-1], displacements=1) == late(records, displacements=1)
@@ -55,13 +55,13 @@ def test_what_does_not_fit_is_put_off_until_it_does_and_counts_from_then_on() ->
 def test_a_budget_of_gpu_hours_counts_what_records_say_was_lost() -> None:
     assert late(recorded(0, 10), lost_device_seconds=2 * LOST) == []
     assert late(recorded(0, 10), lost_device_seconds=LOST) == [
-        PutOff("2026-03-03", "ns", ["day"], 1, 50 * 60)
+        Delayed("2026-03-03", "ns", ["day"], 1, 50 * 60)
     ]
 
 
 def test_what_fits_never_is_said_so_and_ends() -> None:
     assert late(recorded(0), displacements=0, window=24 * HOUR, scope=Scope.CAUSED) == [
-        PutOff("2026-03-03", "ns", ["day"], 1, 0, never=1)
+        Delayed("2026-03-03", "ns", ["day"], 1, 0, never=1)
     ]
 
 
@@ -77,7 +77,7 @@ def test_the_answer_says_what_a_budget_of_a_file_would_have_cost_whom(tmp_path: 
     found = document(
         candidate,
         [compared(each, candidate, own_plugins) for each in records],
-        put_off=put_off(records, candidate.harm_budgets, namespace_labels),
+        put_off=delayed(records, candidate.harm_budgets, namespace_labels),
     )
     said = "with harm budget batch-day ns would have waited 41 minutes more on Tuesday 2026-03-03"
     assert f"{said} (1 preemption)" in list(shadow_text(found, 200))

@@ -74,7 +74,7 @@ def judged(
     instants = {each.at for each in done.decisions} | {life.job.arrival for life in done.lives}
     instants |= {life.finished or 0 for life in done.lives}
     decisions = list(done.decisions)
-    heirs = set[str]()
+    reclaimed_by = set[str]()
     while instants:
         now = min(instants)
         instants.remove(now)
@@ -91,7 +91,7 @@ def judged(
                 leaving = []
                 judge.starts(one.job, one.nodes, at)
                 claims.pop(one.job, None)
-                heirs.update({one.job} if freed else ())
+                reclaimed_by.update({one.job} if freed else ())
                 continue
             assert isinstance(one, Preempted)
             if one.plane != "idle":
@@ -141,8 +141,8 @@ def judged(
             person.given_back * wide,
             person.over,
         ), key
-    assert heirs == {key for key, life in lives.items() if life.heir is not None}
-    judge.told["heirs"] += len(heirs)
+    assert reclaimed_by == {key for key, life in lives.items() if life.reclaim_wait is not None}
+    judge.told["reclaimed_by"] += len(reclaimed_by)
     return judge.told
 
 
@@ -185,7 +185,7 @@ def test_small_replays_stand_before_a_naive_judge(planes: tuple[str, ...]) -> No
         "over",
         "came back",
         "undone",
-        "heirs",
+        "reclaimed_by",
     )
     while min(told[each] for each in (*wanted, "always", "refused beside idle")) < 5:
         assert round_ < 80, told
@@ -221,7 +221,7 @@ def _judged_round(seed: int, round_: int) -> Counter[str]:
 @pytest.mark.parametrize(("seed", "round_"), [(12, 19), (15, 3), (30, 3)])
 def test_a_job_that_was_placed_is_not_tried_again_at_that_instant(seed: int, round_: int) -> None:
     # Another job's answer had the placed one tried again, and the replay ended with a KeyError.
-    assert _judged_round(seed, round_)["heirs"] > 0
+    assert _judged_round(seed, round_)["reclaimed_by"] > 0
 
 
 @pytest.mark.thorough
@@ -285,7 +285,7 @@ def test_who_is_idle_to_its_end_is_over_when_it_makes_way_and_loses_nothing() ->
     assert one.why == (
         "needs 2 nvidia.com/gpu: 0 free, 0 on their way, 4 of idle work; every pod has a node"
     )
-    assert life_of(done, "waits").heir == 0
+    assert life_of(done, "waits").reclaim_wait == 0
     left = life_of(done, "left")
     assert (left.finished, left.worked, left.lost) == (200 * SECOND, 100 * SECOND, 0)
     assert (left.unused, left.reclaimed) == (4 * 100 * SECOND, 4 * 800 * SECOND)
@@ -316,7 +316,10 @@ def test_nobody_goes_before_the_grace_period_is_over_nor_for_who_fits_beside() -
     (one,) = [each for each in done.decisions if isinstance(each, Preempted)]
     assert (one.at, one.preemptor) == (160 * SECOND, "a/early")
     assert life_of(done, "fits").started == 150 * SECOND
-    assert (life_of(done, "fits").heir, life_of(done, "early").heir) == (None, 5 * SECOND)
+    assert (life_of(done, "fits").reclaim_wait, life_of(done, "early").reclaim_wait) == (
+        None,
+        5 * SECOND,
+    )
 
 
 def test_by_policy_always_idle_work_goes_for_nobody_when_its_grace_is_over() -> None:

@@ -9,8 +9,8 @@ import pytest
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from reprieve.engine.notice.granting import NoticePolicy
 from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.replaying.notified_jobs import Asking
 from reprieve.simulation.replaying.replay import replay
-from reprieve.simulation.replaying.told_jobs import Asking
 from reprieve.simulation.replaying.work import Checkpointing
 from reprieve.simulation.reporting.measures import measured
 from reprieve.simulation.study import read_study
@@ -30,7 +30,7 @@ def jobs(notice: int = 5 * MINUTE) -> list[Job]:
 def played(policy: PolicySpec, given: list[Job]) -> tuple[float, int, float, float]:
     """Return the GPU-hours that are undone, who was told, what that spared, and the wait."""
     found = measured(replay(given, policy, _MODEL, ("a",), (1, 8)), 8)
-    return found.undone_h, found.told, found.spared_h, found.urgent_wait_p95_s
+    return found.undone_h, found.notified, found.spared_h, found.urgent_wait_p95_s
 
 
 def test_a_job_that_is_told_saves_and_leaves_as_soon_as_it_has() -> None:

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from bench.simulate import NODES, POLICIES, stream
-from reprieve.engine.quota.displacements import party_of
+from reprieve.engine.quota.displacements import participant_of
 from reprieve.engine.quota.model import QueueingStrategy
 from reprieve.simulation.demand import Tenants, demand
 from reprieve.simulation.replaying.lives import Admitted, Preempted, Replay, Victim
@@ -207,4 +207,4 @@ def test_a_job_that_can_never_run_ends_the_replay_with_its_name() -> None:
 def test_the_line_of_work_that_a_job_says_is_the_one_that_it_has_without_saying_it() -> None:
     """So that the governor decides alike, and strangers to it are told apart at once."""
     said = workload(job("x", 0, 4, 100), 7, classical(), 8)
-    assert said.party == party_of(replace(said, party=None))
+    assert said.participant == participant_of(replace(said, participant=None))

@@ -128,7 +128,7 @@ def test_a_disk_that_fills_costs_whole_lines_which_are_counted(
         "the decision log cannot be written: [Errno 28] No space left on device"
     ]
     room[0] = 1_000
-    told.put(b"fifth\n")
+    told.write(b"fifth\n")
     told.start()
     told.close(60)
     assert path.read_bytes() == b"first\nfifth\nmissing 3\n"
@@ -143,7 +143,7 @@ def test_what_finds_the_queue_full_is_dropped_and_the_log_says_how_much() -> Non
         most=20,
     )
     for number in range(5):
-        told.put(b"line %d..\n" % number)
+        told.write(b"line %d..\n" % number)
     told.start()
     told.close(60)
     assert b"".join(written) == b"line 0..\nline 1..\nmissing 3\n"
@@ -159,7 +159,7 @@ def test_a_reader_who_stopped_reading_keeps_nobody_from_ending() -> None:
 
     told = LineWriter(write, lambda _: b"", lambda _, __: None)
     told.start()
-    told.put(b"line\n")
+    told.write(b"line\n")
     told.close(0.01)
     assert written == []
     reads_again.set()

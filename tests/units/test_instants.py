@@ -15,7 +15,7 @@ from reprieve.api.kaiwo import GpuWorkloadStatus
 from reprieve.api.scheduling import PodObject
 from reprieve.intake.cluster.pods import counted_pod_row
 from reprieve.intake.gpuworkloads import status_from_api, status_to_api
-from reprieve.intake.lineage import pod_party, workload_party
+from reprieve.intake.lineage import pod_participant, workload_participant
 
 LAST, FIRST = "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"
 
@@ -81,11 +81,11 @@ def test_no_year_of_any_instant_of_an_object_raises(year: int, month: int, grace
         },
     }
     row = counted_pod_row(msgspec.convert(pod, PodObject))
-    pod_party(row)
+    pod_participant(row)
     workload = msgspec.convert(
         {"metadata": metadata, "status": {"conditions": [condition]}}, kueue.Workload
     )
-    workload_party(workload, "", "")
+    workload_participant(workload, "", "")
     status = msgspec.convert(
         {"phase": "Idle", "idleSince": at, "finishedAt": at}, GpuWorkloadStatus
     )

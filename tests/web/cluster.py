@@ -16,7 +16,7 @@ from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.preemption_notice import PreemptionNotice
 from reprieve.api.reprieve import Preemption
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.told import WaitingEvent
+from reprieve.web.mirror.reported import WaitingEvent
 from reprieve.web.tables import Page
 
 GPU = "amd.com/gpu"

@@ -265,7 +265,7 @@ def disruption(
         "lineage": lineage,
         "plan_id": plan,
         "plane": "quota",
-        "rule": "it used quota that another queue has lent and takes back",
+        "rule": "it used quota that another queue has lent and reclaims",
         "preemptor": preemptor or "another tenant's work #a3f1",
         "noticed_at": format_instant(NOW),
         "evicting_at": format_instant(Nanos(NOW + SECOND)),

@@ -52,7 +52,7 @@ def test_a_reader_that_looks_now_and_then_shows_the_servers_page(
     topic, browser, patient = _topic(pages[0]), Browser(), Browser()
     browser.hear(topic.after(None))
     for page in pages[1:]:
-        topic.take(page, Nanos(0), Nanos(0))
+        topic.show(page, Nanos(0), Nanos(0))
         browser.hear(topic.after(read_position(browser.position)))
         assert browser.shown() == meant(page)
         if random.random() < 0.5:
@@ -67,7 +67,7 @@ def test_a_page_that_is_the_same_in_other_objects_is_no_change(page: Page) -> No
     )
     topic = _topic(page)
 
-    assert not topic.take(again, Nanos(0), Nanos(0))
+    assert not topic.show(again, Nanos(0), Nanos(0))
     assert topic.position.sequence == 0
 
 
@@ -91,7 +91,7 @@ def test_a_mapping_that_goes_on_changing_after_it_was_shown_hides_nothing() -> N
 
     rows["u0"], numbers["total"] = ("job/a/u0", 5, []), 5
 
-    assert topic.take(page, Nanos(0), Nanos(0))
+    assert topic.show(page, Nanos(0), Nanos(0))
     browser.hear(topic.after(read_position(browser.position)))
     assert browser.shown() == meant(page)
     assert browser.snapshots == 1
@@ -100,7 +100,7 @@ def test_a_mapping_that_goes_on_changing_after_it_was_shown_hides_nothing() -> N
 def test_the_documents_have_exactly_the_fields_of_the_contract() -> None:
     topic = Topic("now", "e1", _page(1), Nanos(1_795_455_000_123_000_000))
     snapshot = json.loads(topic.snapshot())
-    topic.take(_page(2, 3), Nanos(2 * SECOND), Nanos(0))
+    topic.show(_page(2, 3), Nanos(2 * SECOND), Nanos(0))
     frame = topic.after(read_position("e1.0")).decode()
 
     assert snapshot == {
@@ -139,7 +139,7 @@ def test_the_documents_have_exactly_the_fields_of_the_contract() -> None:
 def test_a_position_that_is_none_of_this_topic_gets_a_snapshot(told: str) -> None:
     topic = _topic(_page(1))
     for count in range(2, 6):
-        topic.take(_page(count), Nanos(0), Nanos(0))
+        topic.show(_page(count), Nanos(0), Nanos(0))
 
     assert b"event: snapshot" in topic.after(read_position(told))
 
@@ -147,8 +147,8 @@ def test_a_position_that_is_none_of_this_topic_gets_a_snapshot(told: str) -> Non
 def test_what_is_older_than_five_minutes_is_told_as_a_snapshot() -> None:
     def asked(age: int) -> bytes:
         topic = _topic(_page(*range(50)))
-        topic.take(_page(*range(1, 51)), Nanos(0), Nanos(0))
-        topic.take(_page(*range(2, 52)), Nanos(0), Nanos(age))
+        topic.show(_page(*range(1, 51)), Nanos(0), Nanos(0))
+        topic.show(_page(*range(2, 52)), Nanos(0), Nanos(age))
         return topic.after(read_position("e1.0")).split(b"\n")[1]
 
     assert asked(RING_AGE) == b"event: difference"
@@ -158,7 +158,7 @@ def test_what_is_older_than_five_minutes_is_told_as_a_snapshot() -> None:
 def test_a_slow_reader_gets_the_page_once_its_differences_are_longer_than_that() -> None:
     topic = _topic(_page(1))
     for count in range(2, 100):
-        topic.take(_page(count), Nanos(0), Nanos(0))
+        topic.show(_page(count), Nanos(0), Nanos(0))
 
     late = topic.after(read_position("e1.0"))
     assert late.count(b"event: ") == 1
@@ -170,7 +170,7 @@ def test_a_slow_reader_gets_the_page_once_its_differences_are_longer_than_that()
 def test_the_differences_that_are_kept_have_a_bound_in_bytes() -> None:
     topic = _topic(_page(*range(100)), ring_bytes=1_000)
     for turn in range(1, 200):
-        topic.take(_page(*range(turn, turn + 100)), Nanos(0), Nanos(0))
+        topic.show(_page(*range(turn, turn + 100)), Nanos(0), Nanos(0))
 
     assert sum(len(event.frame) for event in topic._ring) <= 1_000
 
@@ -197,7 +197,7 @@ def test_two_hundred_resumes_at_random_numbers_show_the_servers_page() -> None:
         for turn in range(told + most):
             page = changed()
             now += random.choice((1, 1, 1, 200)) * SECOND
-            topic.take(page, Nanos(0), Nanos(now))
+            topic.show(page, Nanos(0), Nanos(now))
             if turn < told:
                 browser.hear(topic.after(read_position(browser.position)))
         before = browser.snapshots

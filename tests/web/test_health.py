@@ -122,7 +122,7 @@ def test_what_went_wrong_in_the_last_day_is_told() -> None:
         record.status,
         phase=IntentPhase.ABANDONED,
         reason="the preemptor is gone",
-        untold=True,
+        disruptions_pending=True,
         victims=[
             VictimStatus(first.root.uid, VictimState.FAILED, "2026-03-04T10:16:00Z", "no rights"),
             VictimStatus(second.root.uid, VictimState.SPARED, "2026-03-04T10:16:00Z"),
@@ -143,7 +143,7 @@ def test_what_went_wrong_in_the_last_day_is_told() -> None:
         {"at": DECIDED + 252, "what": "abandoned: the preemptor is gone", **common},
         {
             "at": DECIDED + 252,
-            "what": "not all of its victims' tenants are told yet",
+            "what": "some Disruptions of its victims are not written yet",
             **common,
         },
         {
@@ -169,7 +169,7 @@ def test_a_tenant_is_told_that_somebody_leads_and_of_his_own() -> None:
 
 
 def turned(number: int, forth: bool) -> Preemption:
-    """Two lines of work that displace each other, each time by other objects."""
+    """Two lineages that displace each other, each time by other objects."""
     record = quota_record(f"quota-turn-{number}")
     (victim, *_) = record.spec.victims
     names = ("sweep", "eval") if forth else ("eval", "sweep")

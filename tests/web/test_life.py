@@ -1,4 +1,4 @@
-"""The bar of a line of work has every instant that is known, in order, without a gap."""
+"""The bar of a lineage has every instant that is known, in order, without a gap."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from tests.web.stories import (
 
 EVERYTHING = Viewer(sees_all=True)
 DECIDED, STARTED, GONE, FINISHED = 1772619300.0, 1772619301.0, 1772619360.0, 1772619552.0
-TAKEN_BACK = "it used quota that another queue has lent and takes back"
+TAKEN_BACK = "it used quota that another queue has lent and reclaims"
 
 
 def shown(record: Preemption, viewer: Viewer = EVERYTHING, name: str = "", **given: Any) -> Page:

@@ -49,7 +49,7 @@ def test_every_plan_is_one_row_with_the_figures_of_its_record() -> None:
             "victims": 2,
             "gpus": 6,
             "lost": 3_600,
-            "rule": "it used quota that another queue has lent and takes back",
+            "rule": "it used quota that another queue has lent and reclaims",
             "whose": ["workload/team-a/probe", "workload/team-a/eval"],
             **common,
         },

@@ -119,7 +119,7 @@ def test_a_job_that_made_way_and_waits_again() -> None:
             "ended": DECIDED + 60,
             "plane": "quota",
             "by": "workload/team-b/train",
-            "rule": "it used quota that another queue has lent and takes back",
+            "rule": "it used quota that another queue has lent and reclaims",
             "objects": 1,
             "gpus": 4,
             "lost": 2_400,
@@ -268,7 +268,7 @@ def test_the_preemptor_is_told_who_made_way_for_it() -> None:
             "units": 2,
             "gpus": 6,
             "lost": 3_600,
-            "rule": "it used quota that another queue has lent and takes back",
+            "rule": "it used quota that another queue has lent and reclaims",
             "whose": ["workload/team-a/probe", "workload/team-a/eval"],
             "state": "Completed",
         }

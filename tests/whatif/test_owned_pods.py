@@ -62,7 +62,7 @@ def counted(stand_ins: StandIns, uid: str) -> tuple[object, ...]:
 def told(stand_ins: StandIns, uid: str) -> tuple[object, ...]:
     """Return an owner's numbers as they are kept."""
     of = stand_ins.owned.of(uid)
-    return of.pods, of.active, of.ready, of.leaving, of.succeeded, of.names, of.taken
+    return of.pods, of.active, of.ready, of.leaving, of.succeeded, of.names, of.chosen
 
 
 @pytest.mark.parametrize("seed", range(20))

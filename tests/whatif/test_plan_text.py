@@ -56,7 +56,7 @@ def test_who_makes_way_is_told_with_what_he_gives_back_and_why_in_words() -> Non
         "Job team/wanted   1 pod, 0 placed",
         "  STARTS, others are preempted",
         "  preempted (2 in all, 4 amd.com/gpu, 4.0 device hours lost)",
-        "     Job team/b  4 amd.com/gpu  it used quota that another queue has lent and takes back",
+        "     Job team/b  4 amd.com/gpu  it used quota that another queue has lent and reclaims",
         "     Job team/a                 lower priority",
         "  wanted-0 on node-0",
         "decided by quota and scheduling; nothing is submitted and nothing is reserved",

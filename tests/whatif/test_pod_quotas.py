@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.whatif.submitting.pod_quotas import Left, QuotaObject, Short, left_of, taken_by
+from reprieve.whatif.submitting.pod_quotas import Left, QuotaObject, Short, left_of, subtracted
 
 Object = dict[str, Any]
 
@@ -48,15 +48,15 @@ def test_pods_are_counted_under_every_name_that_a_quota_has(
 ) -> None:
     (name,) = hard
     wanted = pod(gpus=2)
-    found = taken_by(wanted, 8, quotas((hard, used)))
+    found = subtracted(wanted, 8, quotas((hard, used)))
     assert found == Short("quota-0", name, fits, at_most)
-    assert taken_by(wanted, fits, quotas((hard, used))) is None
+    assert subtracted(wanted, fits, quotas((hard, used))) is None
 
 
 def test_the_tightest_of_several_quotas_decides_and_what_came_before_counts() -> None:
     left = quotas(({"cpu": "10"}, {}), ({"pods": "6"}, {"pods": "1"}))
-    assert taken_by(pod(), 3, left) is None
-    assert taken_by(pod(), 3, left) == Short("quota-1", "pods", 2, 6)
+    assert subtracted(pod(), 3, left) is None
+    assert subtracted(pod(), 3, left) == Short("quota-1", "pods", 2, 6)
     # Two of them were made: of ten cpus five are left, of pods none.
     assert [each.amounts for each in left] == [{"cpu": 5_000}, {"pods": 0}]
 
@@ -76,7 +76,7 @@ def test_the_tightest_of_several_quotas_decides_and_what_came_before_counts() ->
 )
 def test_a_quota_counts_pods_of_all_its_scopes_alone(scopes: list[str], counted: bool) -> None:
     left = quotas(({"pods": "1"}, {}), scopes=scopes)
-    assert (taken_by(pod(priorityClassName="high"), 2, left) is not None) is counted
+    assert (subtracted(pod(priorityClassName="high"), 2, left) is not None) is counted
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_quota_of_priority_classes_counts_the_pods_of_these(
 ) -> None:
     said = {"scopeName": "PriorityClass", "operator": operator, "values": values}
     left = quotas(({"pods": "1"}, {}), scopeSelector={"matchExpressions": [said]})
-    assert (taken_by(pod(priorityClassName="high"), 2, left) is not None) is counted
+    assert (subtracted(pod(priorityClassName="high"), 2, left) is not None) is counted
 
 
 def test_scopes_of_pods_that_end_request_nothing_or_look_at_other_namespaces_count_these() -> None:
@@ -105,7 +105,7 @@ def test_scopes_of_pods_that_end_request_nothing_or_look_at_other_namespaces_cou
         ("BestEffort", {"spec": {"containers": [{"name": "main"}]}}),
         ("CrossNamespacePodAffinity", pod(affinity={"podAntiAffinity": required})),
     ):
-        assert taken_by(wanted, 2, quotas(({"pods": "1"}, {}), scopes=[scope])) is not None
+        assert subtracted(wanted, 2, quotas(({"pods": "1"}, {}), scopes=[scope])) is not None
 
 
 def test_a_quota_that_cannot_be_read_counts_nothing() -> None:

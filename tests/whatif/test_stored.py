@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubeworld.objects.paths import put
+from kubeworld.objects.paths import set_at
 from kubeworld.units.instants import Nanos
 from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.cli.sessions.reading import reading_client
@@ -94,12 +94,12 @@ def leaky_job(row: JobKind) -> Json:
         template = leaky()
         if source.each:
             item: Json = {"name": "worker"}
-            put(item, source.template, template)
-            put(obj, source.each.removesuffix(".*"), [item])
+            set_at(item, source.template, template)
+            set_at(obj, source.each.removesuffix(".*"), [item])
         elif source.template and "*" not in source.template:
-            put(obj, source.template, template)
+            set_at(obj, source.template, template)
     if row.components is not None:
-        put(obj, row.components.each, [{"template": leaky_job(BUILT_IN[0])}])
+        set_at(obj, row.components.each, [{"template": leaky_job(BUILT_IN[0])}])
     if row.kind == "Pod":
         obj["spec"] = leaky()["spec"]
     return obj

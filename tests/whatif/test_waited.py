@@ -50,12 +50,12 @@ def test_what_has_to_wait_before_it_starts_does_start(tmp_path: Path, section: s
     assert [each.name for each in answer.victims] == ["old"]
     (victim,) = answer.victims
     if "max" in section:
-        assert victim.told is not None
+        assert victim.reported is not None
         assert victim.goes_by is not None
         # With its extension; instants of records are whole seconds.
-        assert 0 <= victim.goes_by - victim.told - 12 * MINUTE <= 2 * SECOND
+        assert 0 <= victim.goes_by - victim.reported - 12 * MINUTE <= 2 * SECOND
         text = " ".join(" ".join(plan_text(answer, ["scheduling"])).split())
-        told, by = format_instant(victim.told), format_instant(victim.goes_by)
+        told, by = format_instant(victim.reported), format_instant(victim.goes_by)
         assert f"would be told at {told}, goes at {by} at the latest" in text
     else:
-        assert (victim.told, victim.goes_by) == (None, None)
+        assert (victim.reported, victim.goes_by) == (None, None)

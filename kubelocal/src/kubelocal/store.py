@@ -351,7 +351,7 @@ class Store:
             try:
                 self._disk.write(_row(event) for event in events)
             except (DiskError, DiskFull) as error:
-                self._take_back(events)
+                self._roll_back(events)
                 if not isinstance(error, DiskFull):
                     self._failure = error
                 if batch is not None and not batch.done():
@@ -365,7 +365,7 @@ class Store:
         if batch is not None and not batch.done():
             batch.set_result(None)
 
-    def _take_back(self, events: list[StoredEvent]) -> None:
+    def _roll_back(self, events: list[StoredEvent]) -> None:
         """Make objects and history as they were before these events, the last of all."""
         for event in reversed(events):
             stored, shelf = event.object, self._shelves[event.object.resource]

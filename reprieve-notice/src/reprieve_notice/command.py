@@ -62,16 +62,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _drain_ray() -> int:
     """Join the Ray of this pod, and drain its node each time that the pod gets notice."""
     try:
-        from reprieve_notice.ray import drain_when_told, join
+        from reprieve_notice.ray import drain_on_notice, join
     except ImportError as missing:
         print(f"reprieve-notice: ray: {missing}; install ray in this image", file=sys.stderr)
         return 1
     join()
     notices, last = Notices(), ""
     while True:
-        told = drain_when_told(notices, last)
-        print(f"reprieve-notice: the node is drained, since the pod was told ({told})", flush=True)
-        last = told
+        notified = drain_on_notice(notices, last)
+        print(
+            f"reprieve-notice: the node is drained, since the pod was told ({notified})", flush=True
+        )
+        last = notified
 
 
 def run(program: Sequence[str], sent: signal.Signals, *, ignored: bool = False) -> int:
@@ -97,8 +99,8 @@ def run(program: Sequence[str], sent: signal.Signals, *, ignored: bool = False) 
     for each in _PASSED_ON:
         signal.signal(each, lambda number, _: _send(child, number))
     threading.Thread(target=_hear, args=(reading, notices), daemon=True).start()
-    told = _follow(child, sent, notices)
-    if told and child.returncode == 0:
+    notified = _follow(child, sent, notices)
+    if notified and child.returncode == 0:
         notices.say("saved")
     notices.close()
     return child.returncode if child.returncode >= 0 else 128 - child.returncode

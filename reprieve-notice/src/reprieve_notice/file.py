@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-from reprieve_notice.told import Told
+from reprieve_notice.notified import Notified
 
 __all__ = ["FileSource"]
 
@@ -35,7 +35,7 @@ class FileSource:
         self._wall = wall
         self._sleep = sleep
 
-    def ask(self, wait: int = 0) -> Told | None:
+    def ask(self, wait: int = 0) -> Notified | None:
         """Return the notice of this pod as soon as there is one, None after so many seconds."""
         until = self.monotonic() + wait
         while True:
@@ -44,16 +44,16 @@ class FileSource:
                 return found
             self._sleep(_LOOK_S)
 
-    def say(self, id: str, state: str, **more: Any) -> Told | None:
+    def say(self, id: str, state: str, **more: Any) -> Notified | None:
         """Return the notice; what this pod reports is not read."""
         return self._read()
 
-    def _read(self) -> Told | None:
+    def _read(self) -> Notified | None:
         try:
             answer = json.loads(self._path.read_text(encoding="utf-8") or "null")
             if not isinstance(answer, dict):
                 return None
-            told = Told.at(answer, self._wall(), self.monotonic())
+            notified = Notified.at(answer, self._wall(), self.monotonic())
         except (OSError, ValueError):
             return None  # not there yet, or not written by the operator
-        return None if told.withdrawn else told
+        return None if notified.withdrawn else notified

@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Callable
 
-from reprieve_notice.told import Told, instant
+from reprieve_notice.notified import Notified, instant
 
 __all__ = ["Away", "HttpSource"]
 
@@ -36,7 +36,7 @@ class HttpSource:
         # A proxy is for what is outside of the cluster.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def ask(self, wait: int = 0) -> Told | None:
+    def ask(self, wait: int = 0) -> Notified | None:
         """Return the notice of this pod as soon as there is one, None after so many seconds.
 
         Raises:
@@ -44,7 +44,7 @@ class HttpSource:
         """
         return self._sent(f"{self._url}?wait={wait}", None, wait + _SLACK_S)
 
-    def say(self, id: str, state: str, **more: Any) -> Told | None:
+    def say(self, id: str, state: str, **more: Any) -> Notified | None:
         """Report the state of this pod; return the notice, None where it is not known any more.
 
         Raises:
@@ -62,13 +62,13 @@ class HttpSource:
         said = {"ago": ago} if step is None else {"ago": ago, "step": step}
         self._sent(f"{self._root}/v1/checkpoint", json.dumps(said).encode(), _ANSWER_S)
 
-    def _sent(self, url: str, body: bytes | None, timeout: float) -> Told | None:
+    def _sent(self, url: str, body: bytes | None, timeout: float) -> Notified | None:
         try:
             headers = {"Authorization": f"Bearer {self._token.read_text().strip()}"}
             request = urllib.request.Request(url, body, headers)
             with self._opener.open(request, timeout=timeout) as answer:
                 text = answer.read()
-                return _told(text, self.monotonic()) if answer.status == 200 else None
+                return _notified(text, self.monotonic()) if answer.status == 200 else None
         except urllib.error.HTTPError as refusal:
             refusal.close()
             if refusal.code == 404:
@@ -78,10 +78,10 @@ class HttpSource:
             raise Away(str(failure)) from None
 
 
-def _told(text: bytes, monotonic: float) -> Told:
+def _notified(text: bytes, monotonic: float) -> Notified:
     answer = json.loads(text)
     try:
         now = instant(answer["now"])
     except (KeyError, TypeError) as missing:
         raise ValueError(f"no notice: {missing!r}") from None
-    return Told.at(answer, now, monotonic)
+    return Notified.at(answer, now, monotonic)

@@ -18,7 +18,7 @@ from typing import Any, Callable
 from reprieve_notice.agreement import agreement
 from reprieve_notice.file import FileSource
 from reprieve_notice.http import Away, HttpSource
-from reprieve_notice.told import Told
+from reprieve_notice.notified import Notified
 
 __all__ = ["Notice", "Notices"]
 
@@ -48,7 +48,7 @@ class Notices:
         self._source = source or _source_of_the_pod()
         self._closed = threading.Event()
         self._pause = pause or self._closed.wait
-        self._told: Told | None = None
+        self._notified: Notified | None = None
         self._word: dict[str, Any] | None = None  # what was said last, and the id it is about
         self._process = 0  # that runs the thread: a fork has none
         # When the last ordinary save was that is not reported yet, and its step.
@@ -71,15 +71,15 @@ class Notices:
 
     def _heed(self) -> None:
         """Have the thread report that the notice is seen, and that this pod will save."""
-        told, word = self._told, self._word
-        if told is not None and (word is None or word["id"] != told.id):
-            self._word = {"id": told.id, "state": "saving"}
+        notified, word = self._notified, self._word
+        if notified is not None and (word is None or word["id"] != notified.id):
+            self._word = {"id": notified.id, "state": "saving"}
 
     def _is_due(self) -> bool:
-        told, word = self._told, self._word
-        if told is None or word is None:
-            return told is not None
-        return (word["id"], word["state"]) != (told.id, "saved")
+        notified, word = self._notified, self._word
+        if notified is None or word is None:
+            return notified is not None
+        return (word["id"], word["state"]) != (notified.id, "saved")
 
     def checkpoint(self, step: int | None = None) -> None:
         """Report an ordinary save, which has nothing to do with any notice; costs no request.
@@ -99,26 +99,26 @@ class Notices:
     @property
     def remaining(self) -> float:
         """Return the seconds until the deadline; 0 once it has passed, or where there is none."""
-        told = self._told
-        if told is None or self._source is None:
+        notified = self._notified
+        if notified is None or self._source is None:
             return 0.0
-        return max(0.0, told.due - self._source.monotonic())
+        return max(0.0, notified.due - self._source.monotonic())
 
     @property
     def id(self) -> str:
         """Return by what the operator knows the notice, empty where there is none."""
-        return "" if self._told is None else self._told.id
+        return "" if self._notified is None else self._notified.id
 
     @property
     def reason(self) -> str:
         """Return why the pod got notice, empty where it has none."""
-        return "" if self._told is None else self._told.reason
+        return "" if self._notified is None else self._notified.reason
 
     def instant_in(self, seconds: float) -> str:
         """Return the instant after so many seconds, by the operator's clock."""
-        if self._told is None or self._source is None:
+        if self._notified is None or self._source is None:
             return ""
-        return self._told.instant_at(self._source.monotonic() + seconds)
+        return self._notified.instant_at(self._source.monotonic() + seconds)
 
     def say(self, state: str, **more: Any) -> bool:
         """Report the state of this pod; return whether the operator has heard it."""
@@ -127,12 +127,12 @@ class Notices:
         pause, until = 1.0, self._source.monotonic() + _INSIST_S
         while True:
             try:
-                told = self._told or self._source.ask()
-                if told is None:
+                notified = self._notified or self._source.ask()
+                if notified is None:
                     return False
-                self._word = {"id": told.id, "state": state, **more}
-                self._told = told = self._source.say(told.id, state, **more)
-                return self._source.hears and told is not None and not told.withdrawn
+                self._word = {"id": notified.id, "state": state, **more}
+                self._notified = notified = self._source.say(notified.id, state, **more)
+                return self._source.hears and notified is not None and not notified.withdrawn
             except Away as failure:
                 log.warning("the operator does not hear that this pod is %s: %s", state, failure)
             if self._source.monotonic() >= until or self._pause(pause):
@@ -152,7 +152,7 @@ class Notices:
                 self.ask(_POLL_S)
                 self.report_checkpoint()
                 pause = 1.0
-                wait = 0.0 if self._told is None else _LOOK_S
+                wait = 0.0 if self._notified is None else _LOOK_S
             except Away as failure:
                 log.info("no answer about notices: %s", failure)
                 wait, pause = pause, min(2 * pause, _LONGEST_PAUSE_S)
@@ -184,14 +184,19 @@ class Notices:
         """
         if self._source is None:
             return
-        before = self._told
-        told = self._source.ask(0 if before is not None else wait)
-        if told is None and before is not None:
+        before = self._notified
+        notified = self._source.ask(0 if before is not None else wait)
+        if notified is None and before is not None:
             log.info("the notice is withdrawn")
         word = self._word
-        if told is not None and told.waits and word is not None and word["id"] == told.id:
-            told = self._source.say(**word)
-        self._told = told
+        if (
+            notified is not None
+            and notified.waits
+            and word is not None
+            and word["id"] == notified.id
+        ):
+            notified = self._source.say(**word)
+        self._notified = notified
 
 
 class Notice:

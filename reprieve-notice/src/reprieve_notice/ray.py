@@ -19,7 +19,7 @@ from ray.core.generated import autoscaler_pb2
 
 from reprieve_notice.notices import Notices
 
-__all__ = ["drain_when_told", "join"]
+__all__ = ["drain_on_notice", "join"]
 
 _LOOK_S = 1.0
 
@@ -29,7 +29,7 @@ def join() -> None:
     ray.init(address="auto", log_to_driver=False)
 
 
-def drain_when_told(notices: Notices | None = None, last: str = "") -> str:
+def drain_on_notice(notices: Notices | None = None, last: str = "") -> str:
     """Wait until the pod gets notice, and drain the node of Ray that this process is on.
 
     Returns the id of the notice, which is another one than `last`. Ray has to be initialized in

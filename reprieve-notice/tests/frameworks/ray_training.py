@@ -18,7 +18,7 @@ from ranks import Source, Told
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from reprieve_notice.notices import Notices
-from reprieve_notice.ray import drain_when_told
+from reprieve_notice.ray import drain_on_notice
 
 _PATIENCE_S = 180
 
@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
             time.sleep(0.1)
         source.told = Told()
         notices.ask()
-        drain_when_told(notices)
+        drain_on_notice(notices)
 
     threading.Thread(target=tell, daemon=True).start()
     two = ray.train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5})

@@ -13,8 +13,8 @@ from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import POD_GROUPS, Asked, nearest
 from reprieve.answers.missing_members import with_missing_members
 from reprieve.answers.preemptions.displacements import concerning, of_victim, others_for, records
-from reprieve.answers.preemptions.told_disruptions import completed, disruptions_of
-from reprieve.answers.preemptions.told_notices import with_notices
+from reprieve.answers.preemptions.known_notices import with_notices
+from reprieve.answers.preemptions.reported_disruptions import completed, disruptions_of
 from reprieve.answers.quantities import counted, listed
 from reprieve.answers.refused_pods import with_refusal
 from reprieve.answers.sources import Json, Reading, Source
@@ -58,14 +58,14 @@ async def answer(
     groups = {resource.qualified for resource in POD_GROUPS}
     standing = standing_of(unit, groups_known=not groups & {kind for kind, _ in reading.refused})
     standing = await with_refusal(reading, unit, standing)
-    told = concerning(unit, known)
-    names = await owners_of_marked(reading, told)
+    reported = concerning(unit, known)
+    names = await owners_of_marked(reading, reported)
     disruptions = await disruptions_of(reading, unit)
-    displaced = completed(of_victim(unit, told, names), disruptions)
+    displaced = completed(of_victim(unit, reported, names), disruptions)
     displaced = await with_notices(reading, unit, displaced)
     decided = None
-    if diagnose is not None and standing.told is not None:
-        decided = await diagnose(unit, standing.told.plane)
+    if diagnose is not None and standing.reported is not None:
+        decided = await diagnose(unit, standing.reported.plane)
     standing, decided = await with_missing_members(reading, unit, standing, decided)
     return answer_of(
         Findings(
@@ -74,7 +74,7 @@ async def answer(
             now=reading.now,
             decided=decided,
             displaced=displaced,
-            others=others_for(unit, told, names),
+            others=others_for(unit, reported, names),
             limits=_limits(reading, decided),
             unknown=_unknown_things(reading, displaced, history, decided),
             history=history,
@@ -106,10 +106,10 @@ async def _gone(
     unit = Unit(
         {"apiVersion": resource.api_version, "kind": asked.kind, "metadata": metadata, "spec": {}}
     )
-    told = concerning(unit, known)
-    names = await owners_of_marked(reading, told)
-    displaced = completed(of_victim(unit, told, names), await disruptions_of(reading, unit))
-    others = others_for(unit, told, names)
+    reported = concerning(unit, known)
+    names = await owners_of_marked(reading, reported)
+    displaced = completed(of_victim(unit, reported, names), await disruptions_of(reading, unit))
+    others = others_for(unit, reported, names)
     if not displaced and not others:
         return None
     text = "there is none of that name any more"

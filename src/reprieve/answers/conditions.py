@@ -29,7 +29,7 @@ from reprieve.intake.cluster.requests import amount_in_base_units
 from reprieve.intake.gangs import is_by_label
 
 __all__ = [
-    "Told",
+    "Reported",
     "condition",
     "gates_of",
     "is_unbound",
@@ -57,7 +57,7 @@ _KUEUE_GATE: Final = "kueue.x-k8s.io/admission"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """What the objects state: the reason as far as it is known, the message, since when.
 
     `plane`: whose question it is. `missing`: a PodGroup that was looked for and is not there.
@@ -69,7 +69,7 @@ class Told:
     diagnosis: Diagnosis | None = None
 
 
-def of_workload(workload: Json) -> Told:
+def of_workload(workload: Json) -> Reported:
     """Return why a Workload has no quota, or is not admitted yet."""
     status = workload.get("status") or {}
     reserved = condition(workload, "QuotaReserved")
@@ -81,7 +81,7 @@ def of_workload(workload: Json) -> Told:
         ]
         found = Diagnosis(Plane.QUOTA, Reason.CHECKS_OPEN, {"checks": listed(checks, 5)})
         since = instant_or_none(reserved.get("lastTransitionTime"))
-        return Told(Plane.QUOTA, str(reserved.get("message", "")), since, found)
+        return Reported(Plane.QUOTA, str(reserved.get("message", "")), since, found)
     message = "" if reserved is None else str(reserved.get("message", ""))
     begun = instant_or_none(workload["metadata"].get("creationTimestamp"))
     evicted = condition(workload, "Evicted")
@@ -93,15 +93,15 @@ def of_workload(workload: Json) -> Told:
         reasons.append(Reason.BACKOFF)
     reason = dominant(Plane.QUOTA, reasons)
     if reason is None:
-        return Told(Plane.QUOTA, message, begun)
+        return Reported(Plane.QUOTA, message, begun)
     deficit = dict(_lacks(message)) if reason is Reason.HELD_BY_OTHERS else {}
     values = _quota_values(reason, message, again or "")
-    return Told(
+    return Reported(
         Plane.QUOTA, message, begun, Diagnosis(Plane.QUOTA, reason, values, deficit=deficit)
     )
 
 
-def of_pods(unit: Unit, waiting: Sequence[Json], groups_known: bool) -> Told:
+def of_pods(unit: Unit, waiting: Sequence[Json], groups_known: bool) -> Reported:
     """Return why pods of a unit have no node; `waiting` are those, at least one.
 
     `groups_known`: PodGroups could be listed, so that one that was not found is not there.
@@ -116,7 +116,7 @@ def of_pods(unit: Unit, waiting: Sequence[Json], groups_known: bool) -> Told:
         message = str((about or {}).get("message") or "")
     found = _of_group(unit, waiting, groups_known) or _nominated(unit, waiting)
     found = found or _of_message(message)
-    return Told(Plane.SCHEDULING, message, since, found)
+    return Reported(Plane.SCHEDULING, message, since, found)
 
 
 def condition(obj: Json, *types: str) -> Json | None:

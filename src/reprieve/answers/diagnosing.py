@@ -90,11 +90,11 @@ async def asked_of_planes(
     snapshot = run.overlay.snapshot
     needed = _DECIDED_ON.get(plane)
     if needed is not None and snapshot.refuses(needed):
-        told = f"It cannot be decided anew without {needed.plural}, which you may not list."
+        reported = f"It cannot be decided anew without {needed.plural}, which you may not list."
         return Decided(
             snapshot.at,
             unseen=tuple(unseen_texts(snapshot)),
-            notes=(told,),
+            notes=(reported,),
             hidden=hidden(snapshot),
         )
     diagnosis = await _diagnosis(unit, run, plane)

@@ -49,13 +49,13 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
     if unit.workload is not None:
         yield "queue", _queue_text(unit.workload, unit.cluster_queue)
     yield "overridden", overridden_of(unit)
-    told = standing.told
-    if told is not None:
-        since = told.since
+    reported = standing.reported
+    if reported is not None:
+        since = reported.since
         yield "waits since", ago(since, now) if since is not None else ""
         yield "demand", demand_text(found)
         # What the sentence of the reason does not say stands in the message.
-        yield f"{told.plane} says", told.message
+        yield f"{reported.plane} says", reported.message
         yield "refused", standing.refused
         yield "held by", _blockers_text(found)
         yield from _decided_facts(found)

@@ -62,7 +62,7 @@ def answer_of(found: Findings) -> Answer:
 def _diagnosis(found: Findings) -> Diagnosis | None:
     if found.decided is not None and found.decided.diagnosis is not None:
         return found.decided.diagnosis
-    return None if found.standing.told is None else found.standing.told.diagnosis
+    return None if found.standing.reported is None else found.standing.reported.diagnosis
 
 
 def _subject(unit: Unit) -> Subject:
@@ -109,15 +109,15 @@ def _who_waits(found: Findings) -> str:
 
 
 def _why(found: Findings, diagnosis: Diagnosis | None) -> str:
-    told = found.standing.told
-    assert told is not None
+    reported = found.standing.reported
+    assert reported is not None
     if diagnosis is not None:
         return _in_sentence(sentence(diagnosis))
-    if told.message:
-        return named(found.unit, told.message).rstrip(".")
+    if reported.message:
+        return named(found.unit, reported.message).rstrip(".")
     if found.unit.announced:
         return _in_sentence(named(found.unit, found.unit.announced).rstrip("."))
-    whose = {"quota": "its queue", "scheduling": "its scheduler"}.get(told.plane, "anybody")
+    whose = {"quota": "its queue", "scheduling": "its scheduler"}.get(reported.plane, "anybody")
     return f"nothing is recorded of why; {whose} has not looked at it yet"
 
 
@@ -160,7 +160,7 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
         if not diagnosis.fixes:
             step = general_step(diagnosis)
             yield Step(f"{step} See {anchor(diagnosis.plane, diagnosis.reason)}")
-    elif standing.told is not None and standing.remedy is None:
+    elif standing.reported is not None and standing.remedy is None:
         kind, name = unit.asked["kind"].lower(), name_of(unit.asked)
         yield Step("Read what was recorded of it:", f"kubectl {where}describe {kind} {name}")
     if standing.remedy is not None:
@@ -202,17 +202,17 @@ def _certainty(found: Findings) -> Iterator[str]:
 
 
 def _waiting(found: Findings, diagnosis: Diagnosis | None) -> Waiting | None:
-    told = found.standing.told
-    if told is None:
+    reported = found.standing.reported
+    if reported is None:
         return None
     lacks: dict[str, int] = {}
     for (_, resource), amount in (diagnosis.deficit if diagnosis else {}).items():
         lacks[resource] = lacks.get(resource, 0) + amount
     return Waiting(
-        plane=str(diagnosis.plane if diagnosis else told.plane),
+        plane=str(diagnosis.plane if diagnosis else reported.plane),
         reason=str(diagnosis.reason) if diagnosis else "",
-        message=named(found.unit, told.message),
-        since=format_instant(told.since) if told.since is not None else "",
+        message=named(found.unit, reported.message),
+        since=format_instant(reported.since) if reported.since is not None else "",
         lacks=lacks,
         others=[str(each) for each in diagnosis.others] if diagnosis else [],
         refused=dict(diagnosis.refused) if diagnosis else {},
@@ -228,5 +228,5 @@ def _waiting(found: Findings, diagnosis: Diagnosis | None) -> Waiting | None:
     )
 
 
-def _newest(told: Sequence[Displaced]) -> Nanos | None:
-    return instant_or_none(told[0].at) if told else None
+def _newest(reported: Sequence[Displaced]) -> Nanos | None:
+    return instant_or_none(reported[0].at) if reported else None

@@ -90,8 +90,8 @@ def lines_of(page: Page, style: Style | None = None) -> list[str]:
         limits = shortened(limits, 2, style.width)
         verdict = shortened(verdict, _MOST_VERDICT, style.width)
     blocks = [_steps(page.next_steps, style), _certainty(page.certainty, style)]
-    taken = len(limits) + len(verdict) + 1 + sum(len(block) + 1 for block in blocks if block)
-    room = max(1, min(MOST_EVIDENCE, MOST_LINES - taken))
+    chosen = len(limits) + len(verdict) + 1 + sum(len(block) + 1 for block in blocks if block)
+    room = max(1, min(MOST_EVIDENCE, MOST_LINES - chosen))
     blocks.insert(0, _evidence(page.evidence, style, room))
     lines = [_painted(line, _DIM, style) for line in limits]
     lines += [_painted(line, _COLOURS.get(page.state, _BOLD), style) for line in verdict]
@@ -145,10 +145,10 @@ def _steps(steps: Sequence[Step], style: Style) -> list[str]:
     lines = [_painted("Next", _BOLD, style)]
     for number, step in enumerate(steps if style.everything else steps[:MOST_STEPS], start=1):
         # A command stands on a line of its own, so that it can be copied.
-        told = wrapped(step.text, style.width - 5)
+        reported = wrapped(step.text, style.width - 5)
         if not style.everything:
-            told = shortened(told, 2, style.width - 5)
-        lines += [f"  {number}. {told[0]}", *(f"     {line}" for line in told[1:])]
+            reported = shortened(reported, 2, style.width - 5)
+        lines += [f"  {number}. {reported[0]}", *(f"     {line}" for line in reported[1:])]
         if step.command:
             lines.append(f"     {_painted(safe(step.command), _BOLD, style)}")
     return lines
@@ -157,10 +157,10 @@ def _steps(steps: Sequence[Step], style: Style) -> list[str]:
 def _certainty(texts: Sequence[str], style: Style) -> list[str]:
     if not texts:
         return []
-    told = [line for each in texts for line in wrapped(each, style.width - 2)]
+    reported = [line for each in texts for line in wrapped(each, style.width - 2)]
     if not style.everything:
-        told = shortened(told, _MOST_CERTAINTY, style.width - 2)
-    return [_painted("How sure", _BOLD, style), *(f"  {line}" for line in told)]
+        reported = shortened(reported, _MOST_CERTAINTY, style.width - 2)
+    return [_painted("How sure", _BOLD, style), *(f"  {line}" for line in reported)]
 
 
 def _painted(text: str, colour: str, style: Style) -> str:

@@ -35,11 +35,11 @@ async def with_missing_members(
     reading: Reading, unit: Unit, standing: Standing, decided: Decided | None
 ) -> tuple[Standing, Decided | None]:
     """Return both with the suspended job that is to make a group's missing pods."""
-    told = standing.told
+    reported = standing.reported
     known = None if decided is None else decided.diagnosis
-    said = None if told is None else told.diagnosis
+    said = None if reported is None else reported.diagnosis
     found = known or said
-    if told is None or found is None or found.reason is not Reason.GROUP_INCOMPLETE:
+    if reported is None or found is None or found.reason is not Reason.GROUP_INCOMPLETE:
         return standing, decided
     job = await _suspended(reading, unit)
     if job is None:
@@ -51,8 +51,8 @@ async def with_missing_members(
     if decided is not None and known is not None:
         decided = replace(decided, diagnosis=_with_why(known, why))
     if said is not None:
-        told = replace(told, diagnosis=_with_why(said, why))
-    return replace(standing, told=told, remedy=_also(standing.remedy, remedy)), decided
+        reported = replace(reported, diagnosis=_with_why(said, why))
+    return replace(standing, reported=reported, remedy=_also(standing.remedy, remedy)), decided
 
 
 def _with_why(diagnosis: Diagnosis, why: str) -> Diagnosis:

@@ -38,11 +38,11 @@ async def with_refusal(reading: Reading, unit: Unit, standing: Standing) -> Stan
     lacks = _lacks(unit) if standing.state in _WITH_PODS else 0
     if standing.state is not State.UNKNOWN and not lacks:
         return standing
-    told = await _told(reading, unit)
+    reported = await _reported(reading, unit)
     refused = max(
-        (each for each in told if each["reason"] == _REFUSED), key=instant_of, default=None
+        (each for each in reported if each["reason"] == _REFUSED), key=instant_of, default=None
     )
-    made = max((instant_of(each) for each in told if each["reason"] == _MADE), default="")
+    made = max((instant_of(each) for each in reported if each["reason"] == _MADE), default="")
     if refused is None or instant_of(refused) < made:
         return standing  # what was refused before has been made since
     why = str(refused.get("message", ""))
@@ -80,7 +80,7 @@ def _lacks(unit: Unit) -> int:
     return max(0, wanted - len(live))
 
 
-async def _told(reading: Reading, unit: Unit) -> Sequence[Json]:
+async def _reported(reading: Reading, unit: Unit) -> Sequence[Json]:
     """Return the events of those who make the unit's pods, about pods made and refused."""
     namespace = namespace_of(unit.asked)
     uids = {uid_of(each) for each in (unit.asked, *unit.owners)}

@@ -20,7 +20,7 @@ from kubeworld.objects.paths import first
 from kubeworld.objects.pods import is_over
 from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.answers.conditions import (
-    Told,
+    Reported,
     condition,
     gates_of,
     is_unbound,
@@ -49,7 +49,7 @@ class Standing:
         state: in a word.
         since: since when, where that is known.
         text: what more is said of it, as the end of a sentence.
-        told: why it waits, by what its objects say.
+        reported: why it waits, by what its objects say.
         waiting: the pods without a node.
         nodes: where its pods are.
         remedy: what lets a stopped one run, or one that lacks pods have them.
@@ -59,7 +59,7 @@ class Standing:
     state: State
     since: Nanos | None = None
     text: str = ""
-    told: Told | None = None
+    reported: Reported | None = None
     waiting: tuple[Json, ...] = ()
     nodes: tuple[str, ...] = ()
     remedy: Step | None = None
@@ -77,7 +77,7 @@ def standing_of(unit: Unit, *, groups_known: bool = True) -> Standing:
     waiting = tuple(pod for pod in live if is_unbound(pod))
     queued = _queued(unit)
     if queued is not None and not [pod for pod in bound if not _leaves(pod)]:
-        return Standing(State.WAITS, queued.since, told=queued, waiting=waiting, nodes=nodes)
+        return Standing(State.WAITS, queued.since, reported=queued, waiting=waiting, nodes=nodes)
     gates = gates_of(waiting)
     if waiting and len(gates_of(waiting[:1])) and gates:
         text = f"{counted(len(waiting), 'pod')} held by scheduling gate {listed(gates)}"
@@ -87,8 +87,10 @@ def standing_of(unit: Unit, *, groups_known: bool = True) -> Standing:
         )
         return Standing(State.STOPPED, text=text, waiting=waiting, nodes=nodes, remedy=remedy)
     if waiting:
-        told = of_pods(unit, waiting, groups_known)
-        return Standing(State.WAITS, told.since, told=told, waiting=waiting, nodes=nodes)
+        reported = of_pods(unit, waiting, groups_known)
+        return Standing(
+            State.WAITS, reported.since, reported=reported, waiting=waiting, nodes=nodes
+        )
     leaving = [pod for pod in live if _leaves(pod)]
     if leaving or unit.asked["metadata"].get("deletionTimestamp"):
         return Standing(State.LEAVES, _leaving_since(unit, leaving), nodes=nodes)
@@ -120,7 +122,7 @@ def _finished(unit: Unit) -> Standing | None:
     return None
 
 
-def _queued(unit: Unit) -> Told | None:
+def _queued(unit: Unit) -> Reported | None:
     """Return why its Workload keeps it waiting, None where it does not."""
     workload = unit.workload
     if workload is None or (workload.get("spec") or {}).get("active") is False:
@@ -171,7 +173,7 @@ def _without_pods(unit: Unit) -> Standing:
         values = {"present": "0", "minimum": minimum}
         found = Diagnosis(Plane.SCHEDULING, Reason.GROUP_INCOMPLETE, values)
         since = instant_or_none(asked["metadata"].get("creationTimestamp"))
-        return Standing(State.WAITS, since, told=Told(Plane.SCHEDULING, "", since, found))
+        return Standing(State.WAITS, since, reported=Reported(Plane.SCHEDULING, "", since, found))
     if unit.workload is not None and unit.workload["spec"].get("active") is False:
         text = "its Workload is deactivated (spec.active: false)"
         evicted = condition(unit.workload, "Evicted") or {}

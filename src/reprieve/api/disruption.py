@@ -52,7 +52,7 @@ class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     `objects`: how many were evicted. `preemptor`: as people of this namespace may know it.
     `lost_device_seconds`: since the last checkpoint or the start, as of the decision; of a
     unit that saved when it was told, since then, as of its eviction. `times`: how
-    often this line of work was displaced within `window`, this time included. Instants are RFC 3339
+    often this lineage was displaced within `window`, this time included. Instants are RFC 3339
     in UTC. `demand`: None where one plane decides alone.
     """
 
@@ -76,7 +76,7 @@ class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 class DisruptionStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What follows from it. `repeated`: told as displaced again and again, written with it.
 
-    `back_at`: when as many objects of its line of work as were displaced ran again; set once.
+    `back_at`: when as many objects of its lineage as were displaced ran again; set once.
     """
 
     repeated: bool = False

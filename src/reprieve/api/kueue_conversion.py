@@ -98,7 +98,7 @@ def convert(obj: Mapping[str, Any], version: str) -> Json:
     step = steps.get(str(obj.get("kind")))
     if step is not None:
         kept: Json = {}
-        step(copy, _taken(copy), kept)
+        step(copy, _popped(copy), kept)
         _keep(copy, kept)
     return copy
 
@@ -147,7 +147,7 @@ def _rename(part: Json, old: str, new: str) -> None:
         part.update(items)
 
 
-def _taken(obj: Json) -> Json:
+def _popped(obj: Json) -> Json:
     """Return what was kept for the version to come, and remove the annotation."""
     metadata = _part(obj, "metadata")
     annotations = _part(metadata, "annotations")
@@ -182,7 +182,7 @@ def _keep(obj: Json, kept: Json) -> None:
     metadata["annotations"][KEPT] = json.dumps(kept, separators=(",", ":"), sort_keys=True)
 
 
-def _newer_cluster_queue(obj: Json, taken: Json, kept: Json) -> None:
+def _newer_cluster_queue(obj: Json, chosen: Json, kept: Json) -> None:
     spec = _part(obj, "spec")
     _rename(spec, "cohort", "cohortName")
     checks = spec.pop("admissionChecks", None)
@@ -195,33 +195,33 @@ def _newer_cluster_queue(obj: Json, taken: Json, kept: Json) -> None:
             fungibility[name] = _OLD_WORDS.get(word, word)
     status = _part(obj, "status")
     status.pop("pendingWorkloadsStatus", None)
-    _newer_share(obj, taken, kept)
-    if "concurrentAdmissionPolicy" in taken and isinstance(obj.get("spec"), dict):
-        spec["concurrentAdmissionPolicy"] = taken["concurrentAdmissionPolicy"]
+    _newer_share(obj, chosen, kept)
+    if "concurrentAdmissionPolicy" in chosen and isinstance(obj.get("spec"), dict):
+        spec["concurrentAdmissionPolicy"] = chosen["concurrentAdmissionPolicy"]
 
 
-def _older_cluster_queue(obj: Json, taken: Json, kept: Json) -> None:
+def _older_cluster_queue(obj: Json, chosen: Json, kept: Json) -> None:
     spec = _part(obj, "spec")
     _rename(spec, "cohortName", "cohort")
     if "concurrentAdmissionPolicy" in spec:
         kept["concurrentAdmissionPolicy"] = spec.pop("concurrentAdmissionPolicy")
 
 
-def _newer_share(obj: Json, taken: Json, kept: Json) -> None:
+def _newer_share(obj: Json, chosen: Json, kept: Json) -> None:
     _part(obj, "status", "fairSharing").pop("admissionFairSharingStatus", None)
 
 
-def _newer_local_queue(obj: Json, taken: Json, kept: Json) -> None:
+def _newer_local_queue(obj: Json, chosen: Json, kept: Json) -> None:
     status = _part(obj, "status")
     _rename(status, "flavorUsage", "flavorsUsage")
     status.pop("flavors", None)
 
 
-def _older_local_queue(obj: Json, taken: Json, kept: Json) -> None:
+def _older_local_queue(obj: Json, chosen: Json, kept: Json) -> None:
     _rename(_part(obj, "status"), "flavorsUsage", "flavorUsage")
 
 
-def _newer_workload(obj: Json, taken: Json, kept: Json) -> None:
+def _newer_workload(obj: Json, chosen: Json, kept: Json) -> None:
     spec, status = _part(obj, "spec"), _part(obj, "status")
     source, name = spec.pop("priorityClassSource", ""), spec.pop("priorityClassName", None)
     if isinstance(source, str) and source in _SOURCES and name:
@@ -237,9 +237,9 @@ def _newer_workload(obj: Json, taken: Json, kept: Json) -> None:
             del topology["domains"]
             topology["slices"] = _slices(topology.get("levels"), domains)
     for part, name in ((spec, "specGates"), (status, "statusGates")):
-        if name in taken and isinstance(obj.get(name.removesuffix("Gates")), dict):
-            part["preemptionGates"] = taken[name]
-    constraints = _part(taken, "constraints")
+        if name in chosen and isinstance(obj.get(name.removesuffix("Gates")), dict):
+            part["preemptionGates"] = chosen[name]
+    constraints = _part(chosen, "constraints")
     for pod_set in _list(spec, "podSets"):
         name = str(pod_set.get("name", "main"))
         if name in constraints:
@@ -248,7 +248,7 @@ def _newer_workload(obj: Json, taken: Json, kept: Json) -> None:
                 request[_CONSTRAINTS] = constraints[name]
 
 
-def _older_workload(obj: Json, taken: Json, kept: Json) -> None:
+def _older_workload(obj: Json, chosen: Json, kept: Json) -> None:
     spec, status = _part(obj, "spec"), _part(obj, "status")
     reference = spec.get("priorityClassRef")
     if isinstance(reference, dict):
@@ -257,8 +257,8 @@ def _older_workload(obj: Json, taken: Json, kept: Json) -> None:
             del spec["priorityClassRef"]
             spec["priorityClassSource"] = source
             spec["priorityClassName"] = reference.get("name", "")
-    elif "priorityClassName" in taken and isinstance(obj.get("spec"), dict):
-        spec["priorityClassName"] = taken["priorityClassName"]
+    elif "priorityClassName" in chosen and isinstance(obj.get("spec"), dict):
+        spec["priorityClassName"] = chosen["priorityClassName"]
         # Its own rule wants a priority beside a name.
         spec.setdefault("priority", 0)
     _rename(status, _SECONDS, _OLD_SECONDS)
@@ -357,8 +357,8 @@ def _domains(piece: Json) -> list[Json]:
         roots = [*(each.get("roots") or ()), *[""] * count][:count]
         prefix, suffix = each.get("prefix", ""), each.get("suffix", "")
         columns.append([f"{prefix}{root}{suffix}" for root in roots])
-    told = _part(piece, "podCounts")
-    pods = told.get("individual") or [told.get("universal", 0)] * count
+    reported = _part(piece, "podCounts")
+    pods = reported.get("individual") or [reported.get("universal", 0)] * count
     pods = [*pods, *[0] * count][:count]
     return [
         {"values": [column[index] for column in columns], "count": pods[index]}

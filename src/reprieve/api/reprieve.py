@@ -298,9 +298,11 @@ class PreemptionStatus(_Struct, frozen=True):
 
     `victims`: of a plan in parts only some of those that were not evicted; `victims_by_state`
     counts all, and `numbers_by_state` says which they are, by their places in the plan
-    ("0-3998,4000"). `untold`: not all of its Disruptions are written yet. `lost_after_save`: device
-    seconds that victims lost who had saved after a notice, from then on, by the uid of their root.
-    `extended`: to when their deadlines were extended, likewise.
+    ("0-3998,4000"). `disruptions_pending`: not all of its Disruptions are written yet.
+    `lost_after_save`: device seconds that victims lost who had saved after a notice, from then on,
+    by the uid of their root.
+    `extended`: to when their deadlines were extended, likewise. `untold`: the former name of
+    `disruptions_pending`, read and not written.
     """
 
     phase: IntentPhase
@@ -313,9 +315,15 @@ class PreemptionStatus(_Struct, frozen=True):
     numbers_by_state: dict[str, str] = {}
     started_at: str = ""
     finished_at: str = ""
-    untold: bool = False
+    disruptions_pending: bool = False
     lost_after_save: dict[str, int] = {}
     extended: dict[str, str] = {}
+    untold: bool = False
+
+    @property
+    def owes_disruptions(self) -> bool:
+        """Whether some of its Disruptions are still to be written."""
+        return self.disruptions_pending or self.untold
 
 
 class Metadata(_Struct, frozen=True):

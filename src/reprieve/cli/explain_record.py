@@ -13,7 +13,7 @@ from kubeworld.units.clock import SystemClock
 from kubeworld.units.instants import format_instant
 from reprieve.answers.document import VERSION, Answer, State, Subject
 from reprieve.answers.preemptions.record_sources import record_of_cluster, record_of_file
-from reprieve.answers.preemptions.recorded import answers, judged, told
+from reprieve.answers.preemptions.recorded import answers, judged, reported
 from reprieve.api.reprieve import Preemption
 from reprieve.cli.options.explain_options import Options, print_document
 from reprieve.units.errors import ReprieveError, UsageError
@@ -40,7 +40,7 @@ def explain_record(name: str | None, options: Options) -> None:
             raise ReprieveError(f"{'/'.join(asked)}: no answer. {verdict}")
         lines = answers(replay, *asked)
     else:
-        lines = told(record, replay, everything=options.everything)
+        lines = reported(record, replay, everything=options.everything)
     if options.form != "text":
         print_document(_record_answer(record, verdict, lines), options.form)
     else:

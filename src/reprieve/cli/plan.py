@@ -174,13 +174,13 @@ async def _answered(
     if not scheduler_names and not passed["scheduler_config"] and not passed["config_file"]:
         scheduler_names = schedulers_named(documents)
     if stored is not None:
-        taken = read_snapshot(stored)
+        chosen = read_snapshot(stored)
         if controllers is None:
-            deciders = installed_deciders(taken, scheduler_names, passed)
+            deciders = installed_deciders(chosen, scheduler_names, passed)
         else:
             deciders = deciders_of(controllers, scheduler_names, passed)
-        found = matched(documents, discovered(taken.documents), namespace or "default")
-        return await planned(None, taken, deciders, found), deciders
+        found = matched(documents, discovered(chosen.documents), namespace or "default")
+        return await planned(None, chosen, deciders, found), deciders
     clock = SystemClock()
     connection = await load_connection(kubeconfig, context, clock)
     client = reading_client(connection, clock)

@@ -39,7 +39,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import NAMESPACES
 from reprieve.planes.common.plugins import installed, load, load_scorers
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.shadow.budgets import put_off
+from reprieve.shadow.budgets import delayed
 from reprieve.shadow.candidate import Candidate, read_candidate
 from reprieve.shadow.comparison import compared
 from reprieve.shadow.document import Document, document
@@ -116,7 +116,7 @@ def shadow(
         records, unread, known = asyncio.run(_of_cluster(namespace, kubeconfig, context, wanted))
         labels = known.get
     plugins = _Plugins()
-    late = put_off(
+    late = delayed(
         records, candidate.harm_budgets, lambda each: labels(each) or namespace_labels(each)
     )
     compares = (compared(each, candidate, plugins) for each in records)

@@ -247,7 +247,7 @@ class _Line:
 
     def __init__(self) -> None:
         self._started = time.monotonic()
-        self._told = self._started
+        self._reported = self._started
         self._jobs, self._days = 0, 0.0
         self._changes = sys.stderr.isatty()
 
@@ -259,9 +259,9 @@ class _Line:
             self._jobs += ended.measures.jobs
             self._days += ended.measures.makespan_s / 86_400
         now = time.monotonic()
-        if now - self._told < (0.2 if self._changes else 30):
+        if now - self._reported < (0.2 if self._changes else 30):
             return
-        self._told, took = now, now - self._started
+        self._reported, took = now, now - self._started
         done = over + underway.runs
         left = f"{took / done * (of - done):,.0f} s left" if done else "?"
         jobs, days = self._jobs + underway.jobs, self._days + underway.days

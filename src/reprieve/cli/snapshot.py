@@ -58,8 +58,8 @@ def snapshot(
     not list is not in it.
     """
     relax_collector()
-    taken = asyncio.run(_taken(namespace, kubeconfig, context))
-    body = stored_bytes(taken, pseudonyms=Pseudonyms() if anonymize else None)
+    chosen = asyncio.run(_snapshot(namespace, kubeconfig, context))
+    body = stored_bytes(chosen, pseudonyms=Pseudonyms() if anonymize else None)
     if output == "-":
         sys.stdout.buffer.write(body)
         return
@@ -67,10 +67,12 @@ def snapshot(
         Path(output).write_bytes(body)
     except OSError as error:
         raise UsageError(f"-o {output}: cannot be written: {error.strerror}") from None
-    objects = sum(len(each.objects) for each in taken.kinds.values())
-    told = f"{output}: {counted(objects, 'object')}, {counted(len(body) // 1024 + 1, 'KiB', 'KiB')}"
-    refused = f"; not all of {counted(len(taken.unseen), 'kind')}" if taken.unseen else ""
-    click.echo(told + refused, err=True)
+    objects = sum(len(each.objects) for each in chosen.kinds.values())
+    reported = (
+        f"{output}: {counted(objects, 'object')}, {counted(len(body) // 1024 + 1, 'KiB', 'KiB')}"
+    )
+    refused = f"; not all of {counted(len(chosen.unseen), 'kind')}" if chosen.unseen else ""
+    click.echo(reported + refused, err=True)
 
 
 def read_snapshot(filename: str, where: str | None = None) -> Snapshot:
@@ -98,7 +100,7 @@ def wanted_kinds() -> tuple[Resource, ...]:
     return tuple(found)
 
 
-async def _taken(namespace: str | None, kubeconfig: str | None, context: str | None) -> Snapshot:
+async def _snapshot(namespace: str | None, kubeconfig: str | None, context: str | None) -> Snapshot:
     clock = SystemClock()
     connection = await load_connection(kubeconfig, context, clock)
     client = reading_client(connection, clock)

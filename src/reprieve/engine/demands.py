@@ -52,7 +52,7 @@ class Rejection(StrEnum):
     NOT_ASKED = "NotAsked"  # the demand has not opted in, or there is no idle work
     DECLINED = "Declined"  # it found nobody whose eviction helps
     UNANSWERED = "Unanswered"  # it has not answered in time
-    FEWER = "FewerByPriority"  # fewer devices have to go by priority than it would evict
+    FEWER = "FewerByPriority"  # fewer devices are evicted by priority than it would evict
     IDLE_FIRST = "IdleFirst"  # idle work suffices, so that nobody goes by priority
 
 

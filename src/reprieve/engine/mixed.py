@@ -13,7 +13,7 @@ from reprieve.units.ids import Uid
 __all__ = ["BY_PRIORITY", "FAR_FEWER", "FEWER_IDLE", "IdlePods", "Mixture"]
 
 #: Said where idle work stays, since it holds more than what has to go by priority.
-FAR_FEWER: Final = "far fewer devices have to go by priority"
+FAR_FEWER: Final = "far fewer devices are evicted by priority"
 #: Said where it goes by its priority, since fewer of it have to go so.
 FEWER_IDLE: Final = "fewer of the idle pods have to go by their priority"
 #: Why a plan of idle work is refused whose demand is served by priority instead.

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubeworld.units.durations import SECOND
 from reprieve.api.reprieve import IntentPhase, Preemption, Victim, VictimState, VictimStatus
 
-__all__ = ["FIRST_PAUSE", "Carried", "TakenOver"]
+__all__ = ["FIRST_PAUSE", "Carried", "Inherited"]
 
 M = TypeVar("M")
 FIRST_PAUSE: Final = SECOND
@@ -24,7 +24,7 @@ class Carried(Generic[M]):
     are on their way. `states`: of those of whom it is known what became of them, or is tried again
     (PENDING). `busy`: a task is at it, so that `reconcile` leaves it alone. `ending`: how it is to
     be closed, once that is known. `ended`: when victims were seen to be out of the way, as RFC
-    3339. `told`: their tenants are told, or will be. `passing`: uids of those for whom the API
+    3339. `notified`: their tenants are told, or will be. `passing`: uids of those for whom the API
     server had no answer. `interrupted`: a fault came between the plan's steps. `remains`: a victim
     keeps what it holds. Other instants are monotonic.
     """
@@ -42,7 +42,7 @@ class Carried(Generic[M]):
     gone_since: int | None = None
     ending: tuple[IntentPhase, str] | None = None
     ended: dict[str, str] = field(default_factory=dict)
-    told: bool = False
+    notified: bool = False
     passing: set[str] = field(default_factory=set)
     interrupted: bool = False
     remains: bool = False
@@ -96,7 +96,7 @@ class Carried(Generic[M]):
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOver(Generic[M]):
+class Inherited(Generic[M]):
     """What former processes left: all records as they were, and the plans that were still open."""
 
     records: tuple[Preemption, ...]

@@ -38,10 +38,10 @@ from reprieve.api.reprieve import (
     VictimState,
 )
 from reprieve.execution.accounts.disruptions import Disruptions
-from reprieve.execution.carried import Carried, TakenOver
+from reprieve.execution.carried import Carried, Inherited
 from reprieve.execution.fence import Deposed
 from reprieve.execution.letting_save import LettingSave
-from reprieve.execution.notices import is_told
+from reprieve.execution.notices import is_notified
 from reprieve.execution.records.book import Book
 from reprieve.execution.steps import Steps, each_of
 from reprieve.execution.takeover import LET_GO, sorted_out
@@ -56,7 +56,7 @@ log: Final = logging.getLogger("reprieve.execution")
 M = TypeVar("M")
 #: How long after its victims' end a plan waits for a preemptor that does not let go.
 SERVED_WITHIN: Final = 10 * MINUTE
-_TOLD_AFTER: Final = 10 * SECOND  # after the end of the last victim
+_REPORTED_AFTER: Final = 10 * SECOND  # after the end of the last victim
 _NOBODY_MARKED: Final = "no victim was marked before its execution was interrupted"
 
 
@@ -108,15 +108,15 @@ class Executor(Generic[M]):
             victims = [victim for victim in victims if not self._begun(each, victim)]
             if not victims:
                 return each
-            told = [victim for victim in victims if self._victims.is_told_first(victim)]
+            notified = [victim for victim in victims if self._victims.gets_notice(victim)]
             stale = await self._victims.stale(intent, victims)
             if stale:
                 await self._abandon(each, stale)
                 return each
-            refusal = await self._steps.mark(each, told)
-            nobody = len(told) == len(victims) and not each.marks and not each.any_over
+            refusal = await self._steps.mark(each, notified)
+            nobody = len(notified) == len(victims) and not each.marks and not each.any_over
             if refusal and (manner.all_or_nobody or nobody):
-                await self._take_back(each, refusal)
+                await self._spare_all(each, refusal)
         return each
 
     async def _let_save(self, each: Carried[M]) -> bool:
@@ -174,8 +174,8 @@ class Executor(Generic[M]):
             return None
         # What fails here stalls the whole plan: it ends the wait, so that there is only one.
         going = [victim for victim in victims if not self._begun(each, victim)]
-        told = [victim for victim in going if self._victims.is_told_first(victim)]
-        await self._steps.mark(each, told)
+        notified = [victim for victim in going if self._victims.gets_notice(victim)]
+        await self._steps.mark(each, notified)
         await self._steps.evict(each, [v for v in going if v.root.uid not in each.states])
         return each.intent
 
@@ -314,7 +314,7 @@ class Executor(Generic[M]):
             each.gone_since = now
         # Nobody has to be waited for where nobody has gone.
         served = not each.any_over or self._victims.served(each.intent)
-        if not served and now - each.gone_since >= _TOLD_AFTER:
+        if not served and now - each.gone_since >= _REPORTED_AFTER:
             await self._tell(each)
         if served or each.remains or now - each.gone_since >= SERVED_WITHIN:
             why = "a victim has not ended in time" if each.remains else "the preemptor did not come"
@@ -331,7 +331,7 @@ class Executor(Generic[M]):
 
     # Taking over.
 
-    async def recover(self) -> TakenOver[M]:
+    async def recover(self) -> Inherited[M]:
         """Finish or abandon what former processes left open.
 
         Raises:
@@ -349,13 +349,13 @@ class Executor(Generic[M]):
             if state.state is VictimState.EVICTED
         }
         for intent in sorted(left.claimed, key=lambda claimed: claimed.spec.decided_at):
-            self.book.take(intent)
+            self.book.adopt(intent)
             each = await self.resume(intent)
             plans.append(each)
             states = each.states.values()
             self._elsewhere |= {s.uid for s in states if s.state is VictimState.EVICTED}
         self._elsewhere = set()
-        return TakenOver(left.records, tuple(plans))
+        return Inherited(left.records, tuple(plans))
 
     async def resume(self, intent: Preemption) -> Carried[M]:
         """Continue with a plan of this process's epoch from what its victims show.
@@ -376,7 +376,7 @@ class Executor(Generic[M]):
 
         try:
             readings = await each_of(victims, read, self._victims.manner.evicted_at_once)
-            if is_told(intent) and all(each.standing in _UNMARKED for each in readings):
+            if is_notified(intent) and all(each.standing in _UNMARKED for each in readings):
                 # Nobody has gone: they are heard again.
                 unheard = replace(intent.status, lost_after_save={})
                 return self._tell_again(replace(intent, status=unheard))
@@ -443,7 +443,7 @@ class Executor(Generic[M]):
             await self._abandon(each, LET_GO if found.let_go else _NOBODY_MARKED)
             return
         # Who was told is not told anew by another plan.
-        marks_rest = self._victims.manner.rest_is_marked or is_told(each.intent)
+        marks_rest = self._victims.manner.rest_is_marked or is_notified(each.intent)
         if found.rest and marks_rest:
             stale = await self._victims.stale(each.intent, [victim for victim, _ in found.rest])
             refusals = list[str]()
@@ -459,7 +459,7 @@ class Executor(Generic[M]):
             rest = [victim for victim, _ in found.rest]
             await each_of(rest, marked, self._victims.manner.marked_at_once)
             if refusals and self._victims.manner.all_or_nobody and not each.any_over:
-                await self._take_back(each, refusals[0])
+                await self._spare_all(each, refusals[0])
                 return
         else:
             for victim, why in found.rest:
@@ -470,7 +470,7 @@ class Executor(Generic[M]):
         each = self.open[intent.metadata.name] = Carried(intent, again=again)
         return each
 
-    async def _take_back(self, each: Carried[M], refusal: str) -> None:
+    async def _spare_all(self, each: Carried[M], refusal: str) -> None:
         """Spare all: one cannot be marked, and the others are not evicted without it."""
         for victim in each.intent.spec.victims:
             if victim.root.uid not in each.states:
@@ -500,16 +500,18 @@ class Executor(Generic[M]):
 
     async def _tell(self, each: Carried[M]) -> None:
         """Notify the tenants of evicted work, once; no step waits for what fails of it."""
-        if self._disruptions is not None and not each.told:
+        if self._disruptions is not None and not each.notified:
             await self._disruptions.tell(each.intent, each.states, each.ended)
-            each.told = True
+            each.notified = True
 
     async def _close(self, each: Carried[M]) -> None:
         assert each.ending is not None, "it is known how it ends"
         phase, reason = each.ending
         await self._tell(each)
-        untold = self._disruptions is not None and self._disruptions.owes(each.name)
-        record = await self.book.close(each.intent, phase, reason, each.outcome(), untold=untold)
+        disruptions_pending = self._disruptions is not None and self._disruptions.owes(each.name)
+        record = await self.book.close(
+            each.intent, phase, reason, each.outcome(), disruptions_pending=disruptions_pending
+        )
         self.open.pop(each.name, None)
         self._ended(each, record)
 

@@ -22,19 +22,19 @@ from kubeworld.units.instants import Nanos, format_instant, instant_or_none, par
 from reprieve.api.reprieve import Preemption, Victim
 from reprieve.engine.lost_work import devices_of
 from reprieve.engine.notice.credit import NO_HISTORY, History
-from reprieve.engine.notice.expected import AtStake, Terms, told_units
+from reprieve.engine.notice.expected import AtStake, Terms, with_notice
 from reprieve.engine.notice.granting import MOST, NO_GRANT, Grant, NoticePolicy, granted
 from reprieve.engine.notice.states import Notice, State
 from reprieve.execution.histories import Histories
 from reprieve.execution.waiters import Waiters
 from reprieve.telemetry.metrics import Metrics
 
-__all__ = ["Asking", "Member", "Notices", "Told", "Word", "is_told"]
+__all__ = ["Asking", "Member", "Notices", "Notified", "Word", "is_notified"]
 
 _LATEST: Final = 600  # notices that ended, which are still answered for
 
 
-def is_told(intent: Preemption) -> bool:
+def is_notified(intent: Preemption) -> bool:
     """Whether a victim of the plan gets notice before its eviction."""
     return any(victim.notice is not None for victim in intent.spec.victims)
 
@@ -85,7 +85,7 @@ NO_WORD: Final = Word()
 
 
 @dataclass(slots=True)
-class Told:
+class Notified:
     """One unit with notice: `pods` may read it, the speakers among them answer it.
 
     `names`: of those that were there, by uid.
@@ -137,15 +137,15 @@ class Notices:
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
         self._metrics = metrics
-        self._told: dict[str, Told] = {}  # by id; those that ended come first
+        self._notified: dict[str, Notified] = {}  # by id; those that ended come first
         self._by_pod: dict[str, list[str]] = defaultdict(list)
         self._by_plan: dict[str, list[str]] = {}  # open plans alone
         self.waiters = Waiters(clock)
         self._planes: dict[str, bool] = {}  # whether each has taken its records over
         self._lost: dict[str, dict[str, int]] = {}  # by plan and root, of those that had saved
         self.histories = Histories()
-        #: Told of each unit that is told, or whose state has changed.
-        self.observers: list[Callable[[Told], None]] = []
+        #: Notified of each unit that is told, or whose state has changed.
+        self.observers: list[Callable[[Notified], None]] = []
 
     # The planes.
 
@@ -153,7 +153,7 @@ class Notices:
         """Answer no request before this plane has adopted the notices of former processes."""
         self._planes.setdefault(plane, False)
 
-    def taken_over(self, plane: str) -> None:
+    def inherited(self, plane: str) -> None:
         """A plane knows the notices of former processes, or has to do with none of them."""
         self._planes[plane] = True
 
@@ -193,9 +193,9 @@ class Notices:
                 weighed[unit] = self._at_stake(members, grant)
             given[unit] = Grant(max(grant.time, left), grant.extension if grant.time else 0)
         if devices is not None:
-            tells = told_units(tuple(weighed.values()), devices)
-            for unit, is_told in zip(weighed, tells, strict=True):
-                given[unit] = given[unit] if is_told else NO_GRANT
+            tells = with_notice(tuple(weighed.values()), devices)
+            for unit, is_notified in zip(weighed, tells, strict=True):
+                given[unit] = given[unit] if is_notified else NO_GRANT
         found = [given[each.unit] for each in victims]
         return found if any(each.time for each in found) else ()
 
@@ -214,9 +214,9 @@ class Notices:
         """Return how long other plans that gave these pods notice still wait for them."""
         longest = 0
         for uid in pods:
-            told = self.of_pod(uid)
-            if told is not None and not told.notice.may_go:
-                longest = max(longest, told.notice.due - self._now(told))
+            notified = self.of_pod(uid)
+            if notified is not None and not notified.notice.may_go:
+                longest = max(longest, notified.notice.due - self._now(notified))
         return longest
 
     def begin(self, intent: Preemption, members: Members, *, keeps: bool = False) -> None:
@@ -230,16 +230,16 @@ class Notices:
         self._by_plan[name] = self._all_opened(intent)
         self.follow(intent, members)
         for id in self._by_plan[name]:
-            self._told[id].keeps = keeps
-            self._observe(self._told[id])
+            self._notified[id].keeps = keeps
+            self._observe(self._notified[id])
 
     def released_before(self, intent: Preemption, members: Members) -> None:
         """Answer pods for units that a former process released: they are evicted, not pardoned."""
-        for told in [self._told[id] for id in self._all_opened(intent)]:
-            told.notice = told.notice.ended(self._now(told)).released()
-            for pod in (pod for victim in told.victims for pod in members(victim) or ()):
-                told.pods.add(pod.uid)
-                self._by_pod[pod.uid].append(told.id)
+        for notified in [self._notified[id] for id in self._all_opened(intent)]:
+            notified.notice = notified.notice.ended(self._now(notified)).released()
+            for pod in (pod for victim in notified.victims for pod in members(victim) or ()):
+                notified.pods.add(pod.uid)
+                self._by_pod[pod.uid].append(notified.id)
 
     def _all_opened(self, intent: Preemption) -> list[str]:
         units: dict[str, list[Victim]] = {}
@@ -258,76 +258,78 @@ class Notices:
         said_before = [intent.status.extended.get(victim.root.uid, "") for victim in victims]
         extended = max(instant_or_none(each) or 0 for each in said_before)
         now = self._clock.wall()
-        notice = notice.told_before(extended, now)
+        notice = notice.notified_before(extended, now)
         if all(victim.root.uid in known for victim in victims):
             # A former process has heard that they saved, and was about to evict them.
             notice = notice.ended(min(now, deadline - 1))
         history = self.histories.of(victims[0].lineage)
         ahead = now - self._clock.monotonic()
-        self._told[id] = Told(id, intent, victims, notice, now, ahead, history=history)
+        self._notified[id] = Notified(id, intent, victims, notice, now, ahead, history=history)
         return id
 
     def follow(self, intent: Preemption, members: Members) -> None:
         """Adopt which pods the units of a plan have by now."""
-        for told in self._of_plan(intent):
-            found = [members(victim) for victim in told.victims]
+        for notified in self._of_plan(intent):
+            found = [members(victim) for victim in notified.victims]
             pods = [pod for each in found for pod in each or ()]
             for pod in pods:
-                if pod.uid not in told.pods:
-                    told.pods.add(pod.uid)
-                    self._by_pod[pod.uid].append(told.id)
+                if pod.uid not in notified.pods:
+                    notified.pods.add(pod.uid)
+                    self._by_pod[pod.uid].append(notified.id)
                     self.waiters.wake(pod.uid)
-            told.speaks.update(pod.uid for pod in pods if pod.speaks)
+            notified.speaks.update(pod.uid for pod in pods if pod.speaks)
             joined = {pod.uid: pod.name for pod in pods if pod.name and not pod.ended}
-            if not joined.keys() <= told.names.keys():
-                told.names |= joined
-                self._observe(told)
+            if not joined.keys() <= notified.names.keys():
+                notified.names |= joined
+                self._observe(notified)
             if all(each is None for each in found):
-                self._said(told, told.notice.ended(self._now(told)))
+                self._said(notified, notified.notice.ended(self._now(notified)))
                 continue
             there = frozenset(pod.uid for pod in pods if not pod.ended)
-            speakers = frozenset(told.speaks or told.pods)
-            self._said(told, told.notice.spoken_for(speakers, there, self._now(told)))
+            speakers = frozenset(notified.speaks or notified.pods)
+            self._said(notified, notified.notice.spoken_for(speakers, there, self._now(notified)))
 
     def waits(self, intent: Preemption) -> int:
         """Return for how long a plan waits for its units at most, 0 where all may be evicted."""
         longest = 0
-        for told in self._of_plan(intent):
-            now = self._now(told)
-            self._said(told, told.notice.at(now))
-            if not told.notice.may_go:
-                longest = max(longest, told.notice.due - now)
+        for notified in self._of_plan(intent):
+            now = self._now(notified)
+            self._said(notified, notified.notice.at(now))
+            if not notified.notice.may_go:
+                longest = max(longest, notified.notice.due - now)
         return longest
 
-    def ready_of(self, intent: Preemption) -> list[Told]:
+    def ready_of(self, intent: Preemption) -> list[Notified]:
         """Return the units of a plan that may be evicted and are not released yet."""
-        told = self._of_plan(intent)
-        return [each for each in told if each.notice.may_go and not each.notice.final]
+        notified = self._of_plan(intent)
+        return [each for each in notified if each.notice.may_go and not each.notice.final]
 
-    def release(self, intent: Preemption, only: Told | None = None) -> None:
+    def release(self, intent: Preemption, only: Notified | None = None) -> None:
         """The units of a plan are evicted now, those that were not before; or this one of it."""
-        for told in self._of_plan(intent) if only is None else [only]:
-            if told.notice.final:
+        for notified in self._of_plan(intent) if only is None else [only]:
+            if notified.notice.final:
                 continue
-            saved = told.notice.state is State.SAVED
-            told.unheard = not saved and not told.heard
+            saved = notified.notice.state is State.SAVED
+            notified.unheard = not saved and not notified.heard
             if saved:
-                self._metrics.saved_device_seconds.labels(intent.spec.plane).inc(told.at_stake)
-                self._lost.setdefault(told.plan, {}).update(self._losses(told, intent))
-            told.notice = told.notice.released()
-            self._remember(told, told.history.ended(saved=saved, step=told.word.step))
-            self._ended(told, "saved" if saved else "unheard" if told.unheard else "overdue")
+                self._metrics.saved_device_seconds.labels(intent.spec.plane).inc(notified.at_stake)
+                self._lost.setdefault(notified.plan, {}).update(self._losses(notified, intent))
+            notified.notice = notified.notice.released()
+            self._remember(notified, notified.history.ended(saved=saved, step=notified.word.step))
+            self._ended(
+                notified, "saved" if saved else "unheard" if notified.unheard else "overdue"
+            )
         if only is None:
             self._by_plan.pop(intent.metadata.name, None)
 
-    def _remember(self, told: Told, history: History) -> None:
-        told.history = history
-        self.histories.keep(told.lineage, history)
+    def _remember(self, notified: Notified, history: History) -> None:
+        notified.history = history
+        self.histories.keep(notified.lineage, history)
 
-    def _losses(self, told: Told, intent: Preemption) -> dict[str, int]:
+    def _losses(self, notified: Notified, intent: Preemption) -> dict[str, int]:
         """Return what a unit that has saved loses; what its record states of it counts."""
-        seconds, found = (self._now(told) - told.saved_at) // SECOND, dict[str, int]()
-        for victim in told.victims:
+        seconds, found = (self._now(notified) - notified.saved_at) // SECOND, dict[str, int]()
+        for victim in notified.victims:
             spent = seconds * devices_of(victim.amounts.items())
             found[victim.root.uid] = found.get(victim.root.uid, 0) + spent
         known = intent.status.lost_after_save
@@ -339,9 +341,9 @@ class Notices:
         Of those who are evicted now, and of those of the plan who were before.
         """
         found = dict(self._lost.get(intent.metadata.name, {}))
-        for told in self._of_plan(intent):
-            if told.notice.state is State.SAVED:
-                found |= self._losses(told, intent)
+        for notified in self._of_plan(intent):
+            if notified.notice.state is State.SAVED:
+                found |= self._losses(notified, intent)
         return found
 
     def lost(self, intent: Preemption) -> dict[str, int]:
@@ -350,33 +352,33 @@ class Notices:
 
     def pardon(self, intent: Preemption) -> None:
         """The units of a plan stay."""
-        for told in self._of_plan(intent):
-            if not told.notice.final:
-                told.notice = told.notice.pardoned()
-                self._ended(told, "pardoned")
+        for notified in self._of_plan(intent):
+            if not notified.notice.final:
+                notified.notice = notified.notice.pardoned()
+                self._ended(notified, "pardoned")
         self._by_plan.pop(intent.metadata.name, None)
 
-    def _ended(self, told: Told, end: str) -> None:
-        plane = told.intent.spec.plane
+    def _ended(self, notified: Notified, end: str) -> None:
+        plane = notified.intent.spec.plane
         self._metrics.notices.labels(plane, end).inc()
-        seconds = (self._now(told) - told.since) / SECOND
+        seconds = (self._now(notified) - notified.since) / SECOND
         self._metrics.notice_seconds.labels(plane, end).observe(seconds)
-        self._observe(told)
-        for pod in told.pods:
+        self._observe(notified)
+        for pod in notified.pods:
             self.waiters.wake(pod)
-        self._told[told.id] = self._told.pop(told.id)
-        over = [each for each in self._told.values() if each.plan not in self._by_plan]
+        self._notified[notified.id] = self._notified.pop(notified.id)
+        over = [each for each in self._notified.values() if each.plan not in self._by_plan]
         for each in over[: max(0, len(over) - _LATEST)]:
             self._forget(each)
 
-    def _observe(self, told: Told) -> None:
+    def _observe(self, notified: Notified) -> None:
         for observer in self.observers:
-            observer(told)
+            observer(notified)
 
-    def _forget(self, told: Told) -> None:
-        del self._told[told.id]
-        for pod in told.pods:
-            left = [id for id in self._by_pod[pod] if id != told.id]
+    def _forget(self, notified: Notified) -> None:
+        del self._notified[notified.id]
+        for pod in notified.pods:
+            left = [id for id in self._by_pod[pod] if id != notified.id]
             if left:
                 self._by_pod[pod] = left
             else:
@@ -384,87 +386,92 @@ class Notices:
 
     # The pods.
 
-    def of_pod(self, uid: str) -> Told | None:
+    def of_pod(self, uid: str) -> Notified | None:
         """Return the notice that a pod has to heed: of several the first to be due."""
-        found = (self._told[id] for id in self._by_pod.get(uid, ()))
+        found = (self._notified[id] for id in self._by_pod.get(uid, ()))
         heeded = [each for each in found if each.notice.state is not State.PARDONED]
         return min(heeded, key=lambda each: (each.notice.due, each.id), default=None)
 
-    def find(self, id: str, uid: str) -> Told | None:
+    def find(self, id: str, uid: str) -> Notified | None:
         """Return a notice by its id, None where there is none or the pod is not of its unit."""
-        told = self._told.get(id)
-        return told if told is not None and uid in told.pods else None
+        notified = self._notified.get(id)
+        return notified if notified is not None and uid in notified.pods else None
 
-    def saving(self, told: Told, uid: str, expected: int = 0, word: Word = NO_WORD) -> None:
+    def saving(self, notified: Notified, uid: str, expected: int = 0, word: Word = NO_WORD) -> None:
         """A pod of the unit reports that it saves."""
-        self._hear(told, uid, word)
-        said = told.notice.saving(uid, self._now(told), expected)
-        if said.extended and not told.notice.extended:
+        self._hear(notified, uid, word)
+        said = notified.notice.saving(uid, self._now(notified), expected)
+        if said.extended and not notified.notice.extended:
             # Nobody is told of an extension before it is recorded, so that the next leader knows.
-            told.wished, said = said.extended, replace(said, extended=0)
-            self.waiters.wake(told.plan)
-        self._said(told, said)
+            notified.wished, said = said.extended, replace(said, extended=0)
+            self.waiters.wake(notified.plan)
+        self._said(notified, said)
 
     def wishes(self, intent: Preemption) -> dict[str, str]:
         """Return to when deadlines are to be extended, by the uids of roots."""
         return {
-            victim.root.uid: format_instant(Nanos(told.wished))
-            for told in self._of_plan(intent)
-            if told.wished and told.notice.at(self._now(told)).waits
-            for victim in told.victims
+            victim.root.uid: format_instant(Nanos(notified.wished))
+            for notified in self._of_plan(intent)
+            if notified.wished and notified.notice.at(self._now(notified)).waits
+            for victim in notified.victims
         }
 
     def extend(self, intent: Preemption) -> None:
         """Extend deadlines as the record of the plan states."""
-        for told in self._of_plan(intent):
-            recorded = [intent.status.extended.get(each.root.uid, "") for each in told.victims]
-            if told.wished and all(recorded):
-                until, told.wished = max(instant_or_none(each) or 0 for each in recorded), 0
-                self._said(told, told.notice.extended_to(until, self._now(told)))
-                self.waiters.wake(told.id)
+        for notified in self._of_plan(intent):
+            recorded = [intent.status.extended.get(each.root.uid, "") for each in notified.victims]
+            if notified.wished and all(recorded):
+                until, notified.wished = max(instant_or_none(each) or 0 for each in recorded), 0
+                self._said(notified, notified.notice.extended_to(until, self._now(notified)))
+                self.waiters.wake(notified.id)
 
-    async def settled(self, told: Told, nanoseconds: int) -> None:
+    async def settled(self, notified: Notified, nanoseconds: int) -> None:
         """Return when the wish of a unit is recorded, or after so long."""
-        if told.wished:
-            await self.waiters.wait(told.id, nanoseconds)
+        if notified.wished:
+            await self.waiters.wait(notified.id, nanoseconds)
 
-    def saved(self, told: Told, uid: str, word: Word = NO_WORD) -> None:
+    def saved(self, notified: Notified, uid: str, word: Word = NO_WORD) -> None:
         """A pod of the unit reports that it has saved."""
-        self._hear(told, uid, word)
-        self._said(told, told.notice.has_saved(uid, self._now(told)))
+        self._hear(notified, uid, word)
+        self._said(notified, notified.notice.has_saved(uid, self._now(notified)))
 
-    def keep(self, told: Told, uid: str) -> None:
+    def keep(self, notified: Notified, uid: str) -> None:
         """A pod of the unit reports that it is needed."""
-        self._hear(told, uid, NO_WORD)
-        if told.keeps and uid in told.notice.speakers and not told.notice.final:
-            told.kept = True
-            self.waiters.wake(told.plan)
+        self._hear(notified, uid, NO_WORD)
+        if notified.keeps and uid in notified.notice.speakers and not notified.notice.final:
+            notified.kept = True
+            self.waiters.wake(notified.plan)
 
     def kept(self, intent: Preemption) -> list[Victim]:
         """Return the victims of a plan that were reported as needed."""
-        return [victim for told in self._of_plan(intent) if told.kept for victim in told.victims]
+        return [
+            victim
+            for notified in self._of_plan(intent)
+            if notified.kept
+            for victim in notified.victims
+        ]
 
-    def _hear(self, told: Told, uid: str, word: Word) -> None:
-        if uid in told.notice.speakers and not told.notice.final:
-            told.heard, told.word = True, word if word != NO_WORD else told.word
+    def _hear(self, notified: Notified, uid: str, word: Word) -> None:
+        if uid in notified.notice.speakers and not notified.notice.final:
+            notified.heard, notified.word = True, word if word != NO_WORD else notified.word
             now = self._clock.wall()
-            distrusted = told.history.reports(word.step, now) if word.step >= 0 else None
-            if distrusted is not None and distrusted != told.history:
-                self._remember(told, distrusted)
+            distrusted = notified.history.reports(word.step, now) if word.step >= 0 else None
+            if distrusted is not None and distrusted != notified.history:
+                self._remember(notified, distrusted)
 
-    def _said(self, told: Told, notice: Notice) -> None:
-        changed = told.notice != notice
-        told.notice = notice
-        if notice.state is State.SAVED and not told.saved_at:
-            told.saved_at = self._now(told)
+    def _said(self, notified: Notified, notice: Notice) -> None:
+        changed = notified.notice != notice
+        notified.notice = notice
+        if notice.state is State.SAVED and not notified.saved_at:
+            notified.saved_at = self._now(notified)
         if changed:
-            self._observe(told)
+            self._observe(notified)
         if notice.may_go:
-            self.waiters.wake(told.plan)
+            self.waiters.wake(notified.plan)
 
-    def _of_plan(self, intent: Preemption) -> list[Told]:
-        return [self._told[id] for id in self._by_plan.get(intent.metadata.name, ())]
+    def _of_plan(self, intent: Preemption) -> list[Notified]:
+        return [self._notified[id] for id in self._by_plan.get(intent.metadata.name, ())]
 
-    def _now(self, told: Told) -> int:
+    def _now(self, notified: Notified) -> int:
         """Return the time by the wall clock of the notice's start: no later step changes it."""
-        return self._clock.monotonic() + told.ahead
+        return self._clock.monotonic() + notified.ahead

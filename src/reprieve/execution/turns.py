@@ -73,10 +73,10 @@ class NodeTurns:
                 self._claimed(Uid(entry.uid), node)
 
     def mark(self, node: str) -> int:
-        """Return what to hand to `take`, at the moment in which a decision is committed."""
+        """Return what to hand to `announce`, at the moment in which a decision is committed."""
         return self._foreign.get(node, 0)
 
-    async def take(self, node: str, uid: Uid, mark: int, known: Callable[[Uid], bool]) -> bool:
+    async def announce(self, node: str, uid: Uid, mark: int, known: Callable[[Uid], bool]) -> bool:
         """Announce a binding; return whether the decision still holds for this node.
 
         `known`: whether a pod is known here, as one that is not cannot have been counted.

@@ -104,7 +104,7 @@ class Victims(Protocol[M]):
         """Return what of the steps differs."""
         ...
 
-    def is_told_first(self, victim: Victim) -> bool:
+    def gets_notice(self, victim: Victim) -> bool:
         """Whether it is marked before any eviction; otherwise `evict` marks it."""
         ...
 

@@ -22,18 +22,18 @@ from reprieve.engine.disruptions.lineage import (
     LINEAGE_LABEL,
     Identity,
     Lineage,
-    Party,
+    Participant,
     owner_lineage,
-    party_of,
+    participant_of,
 )
 
 __all__ = [
     "controller_uid",
     "lineage_label",
-    "pod_line",
     "pod_lineage",
-    "pod_party",
-    "workload_party",
+    "pod_participant",
+    "unlinked_participant",
+    "workload_participant",
     "workload_template",
 ]
 
@@ -46,13 +46,15 @@ def workload_template(workload: kueue.Workload) -> str:
     return hashlib.blake2b(said, digest_size=8).hexdigest()
 
 
-def workload_party(workload: kueue.Workload, owner: str, label: str, template: str = "") -> Party:
+def workload_participant(
+    workload: kueue.Workload, owner: str, label: str, template: str = ""
+) -> Participant:
     """Return the lineage; `owner` is the uid of its root controller owner.
 
     `template`: where it is known already.
     """
     metadata = workload.metadata
-    return party_of(
+    return participant_of(
         Identity(
             uid=metadata.uid,
             namespace=metadata.namespace,
@@ -67,13 +69,13 @@ def workload_party(workload: kueue.Workload, owner: str, label: str, template: s
     )
 
 
-def pod_party(row: PodRow) -> Party:
+def pod_participant(row: PodRow) -> Participant:
     """Return the lineage of a pod, whose controller is the highest owner that is known.
 
     Its class is its template.
     """
     template = _template_of(row.pod_class)
-    return party_of(
+    return participant_of(
         Identity(
             uid=row.uid,
             namespace=row.namespace,
@@ -89,28 +91,28 @@ def pod_party(row: PodRow) -> Party:
 
 
 def pod_lineage(row: PodRow) -> Lineage:
-    """Return `pod_party(row).lineage`, where there is a controller without looking any further."""
-    return _owned(row.controller).lineage if row.controller else pod_party(row).lineage
+    """Return the lineage of `pod_participant(row)`; a controller makes reading more unneeded."""
+    return _owned(row.controller).lineage if row.controller else pod_participant(row).lineage
 
 
-def pod_line(row: PodRow) -> Party:
-    """Return `pod_party(row)` without what work has in common that is submitted again.
+def unlinked_participant(row: PodRow) -> Participant:
+    """Return `pod_participant(row)` without what work has in common that is submitted again.
 
     Its template is not read where there is a controller: of a cluster's pods that takes as long as
     all else about them.
     """
     if not row.controller:
-        return pod_party(row)
+        return pod_participant(row)
     for key, _ in row.labels:  # no generator: this is asked of every pod of a cluster
         if key == LINEAGE_LABEL:
-            return pod_party(row)
+            return pod_participant(row)
     return _owned(row.controller)
 
 
 # Pods of one owner come one after the other.
 @lru_cache(maxsize=4_096)
-def _owned(controller: str) -> Party:
-    return Party(owner_lineage(controller))
+def _owned(controller: str) -> Participant:
+    return Participant(owner_lineage(controller))
 
 
 @lru_cache(maxsize=4_096)

@@ -23,7 +23,7 @@ from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import integer_or_none
 from reprieve.api import core, kueue
 from reprieve.api.devices import ResourceClaimTemplate
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 from reprieve.engine.notice.expected import NO_TERMS, Terms, counts_from
 from reprieve.engine.quota.assigning.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.holdings.amounts import clamp
@@ -153,7 +153,7 @@ def workload_row(
     waits_for_pods: bool = False,
     min_runtimes_s: tuple[int, int] = (0, 0),
     idle: bool = False,
-    party: Party | None = None,
+    participant: Participant | None = None,
     delay: int = 0,
     terms: Terms = NO_TERMS,
     now: int = 0,
@@ -166,7 +166,7 @@ def workload_row(
         waits_for_pods: admitted workloads count as ready only with the condition `PodsReady`.
         min_runtimes_s: for which it is not preempted in its queue, and not reclaimed by others.
         idle: the idle plane knows it to hold GPUs without using them.
-        party: its line of work.
+        participant: its lineage.
         delay: nanoseconds for which it waits before it preempts.
         terms: of a notice that would change what it is expected to lose.
         now: the instant at which that is asked.
@@ -219,7 +219,7 @@ def workload_row(
         preempt_min_runtime_s=min_runtimes_s[0],
         reclaim_min_runtime_s=min_runtimes_s[1],
         idle=idle,
-        party=party,
+        participant=participant,
         checkpoint=checkpoint,
         next_checkpoint=_next_checkpoint(annotations, since, checkpoint),
         unhealthy_nodes=tuple(

@@ -175,13 +175,13 @@ class Components(_Row, frozen=True):
         template: path of the wrapped object in one of them.
         declared: path of the list of its pod sets, each with `replicas` and the `path` of the
             template in the component. Without one the wrapped object's own row tells.
-        told: path of the list that takes what admission tells the pods.
+        injected: path of the list that takes what admission tells the pods.
     """
 
     each: str
     template: str = "template"
     declared: str = "podSets"
-    told: str = "podSetInfos"
+    injected: str = "podSetInfos"
 
 
 class Runtime(_Row, frozen=True):

@@ -49,19 +49,19 @@ def job_set_of(train_job: Json) -> Json | None:
     lists: dict[int, _Listed] = {}
     for patch in first(train_job, "spec.runtimePatches") or ():
         if patch.get("manager") != MANAGER:
-            told = first(patch, "trainingRuntimeSpec.template.spec.replicatedJobs") or ()
-            _patch(jobs, told, lists)
+            injected = first(patch, "trainingRuntimeSpec.template.spec.replicatedJobs") or ()
+            _patch(jobs, injected, lists)
     metadata = {"name": train_job["metadata"]["name"]}
     return {"kind": "JobSet", "metadata": metadata, "spec": spec}
 
 
-def patch_of(told: Mapping[str, Json]) -> Json:
+def patch_of(injected: Mapping[str, Json]) -> Json:
     """Return our patch: pod template parts by name of the job; empty for none."""
-    if not told:
+    if not injected:
         return {"manager": MANAGER}
     jobs = [
         {"name": name, "template": {"spec": {"template": template}}}
-        for name, template in told.items()
+        for name, template in injected.items()
     ]
     template = {"spec": {"replicatedJobs": jobs}}
     return {"manager": MANAGER, "trainingRuntimeSpec": {"template": template}}

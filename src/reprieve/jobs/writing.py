@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubeworld.objects.paths import Json, first, put, values
+from kubeworld.objects.paths import Json, first, set_at, values
 from reprieve.jobs.model import Components, JobKind, Runtime
 from reprieve.jobs.pod_sets import Found, found_pod_sets
 from reprieve.jobs.pods import TOPOLOGY_GATE
@@ -24,12 +24,12 @@ __all__ = [
     "WORKLOAD",
     "Conflicting",
     "Injection",
+    "injected_runtime",
     "is_injected",
     "is_restored",
     "restored",
     "started",
     "stopped",
-    "told_runtime",
     "ungated",
 ]
 
@@ -69,21 +69,21 @@ class Injection:
         return {name: value for name, value in said.items() if value}
 
 
-def started(kind: JobKind, job: Json, told: Mapping[str, Injection]) -> Json:
-    """Return the job as it runs; `told` is by name of the pod set.
+def started(kind: JobKind, job: Json, injected: Mapping[str, Injection]) -> Json:
+    """Return the job as it runs; `injected` is by name of the pod set.
 
     Raises:
         Conflicting: an injected value contradicts one that is there.
     """
     changed = copy.deepcopy(job)
-    put(changed, kind.suspend, False)
+    set_at(changed, kind.suspend, False)
     if kind.components is not None:
-        _tell_components(kind, kind.components, changed, told)
+        _tell_components(kind, kind.components, changed, injected)
     elif kind.runtime is not None:
-        changed = told_runtime(kind.runtime, changed, told)
+        changed = injected_runtime(kind.runtime, changed, injected)
     else:
         for found in found_pod_sets(kind, changed):
-            injection = told.get(found.name)
+            injection = injected.get(found.name)
             if injection is None:
                 continue
             spec, metadata = _places(found)
@@ -93,11 +93,11 @@ def started(kind: JobKind, job: Json, told: Mapping[str, Injection]) -> Json:
     return changed
 
 
-def told_runtime(runtime: Runtime, job: Json, told: Mapping[str, Injection]) -> Json:
+def injected_runtime(runtime: Runtime, job: Json, injected: Mapping[str, Injection]) -> Json:
     """Return the job with our patch of its runtime; nothing to set is an empty patch."""
     changed = copy.deepcopy(job)
     parts = {}
-    for name, injection in told.items():
+    for name, injection in injected.items():
         said = injection.as_json()
         parts[name] = {
             part: inner
@@ -112,7 +112,7 @@ def told_runtime(runtime: Runtime, job: Json, told: Mapping[str, Injection]) -> 
             break
     else:
         patches.append(patch)
-    put(changed, runtime.patches, patches)
+    set_at(changed, runtime.patches, patches)
     return changed
 
 
@@ -140,7 +140,7 @@ def ungated(pod: Json, gate: str, injection: Injection) -> Json:
 def stopped(kind: JobKind, job: Json) -> Json:
     """Return the job with its suspend field set, whatever began to stop it."""
     changed = copy.deepcopy(job)
-    put(changed, kind.suspend, True)
+    set_at(changed, kind.suspend, True)
     if kind.stopping:
         (first(changed, "metadata.annotations") or {}).pop(kind.stopping, None)
     return changed
@@ -151,10 +151,10 @@ def restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> Json:
     changed = copy.deepcopy(job)
     if kind.components is not None:
         for component in values(changed, f"{kind.components.each}.*"):
-            component.pop(kind.components.told, None)
+            component.pop(kind.components.injected, None)
         return changed
     if kind.runtime is not None:
-        return told_runtime(kind.runtime, changed, {})
+        return injected_runtime(kind.runtime, changed, {})
     given = {each["name"]: each for each in pod_sets}
     for found in found_pod_sets(kind, changed):
         pod_set = given.get(found.name)
@@ -181,7 +181,7 @@ def restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> Json:
 def is_injected(kind: JobKind, job: Json) -> bool:
     """Return whether the job's pods still get what an earlier start set."""
     if kind.components is not None:
-        path = f"{kind.components.each}.*.{kind.components.told}"
+        path = f"{kind.components.each}.*.{kind.components.injected}"
         return any(bool(each) for each in values(job, path))
     if kind.runtime is not None:
         return any(
@@ -200,7 +200,7 @@ def is_restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> bool:
 
 
 def _tell_components(
-    kind: JobKind, components: Components, job: Json, told: Mapping[str, Injection]
+    kind: JobKind, components: Components, job: Json, injected: Mapping[str, Injection]
 ) -> None:
     """Write what pods get into their components, in the order of the pod sets."""
     names = iter(found_pod_sets(kind, job))
@@ -208,10 +208,10 @@ def _tell_components(
         alone = {**job, "spec": {components.each.rpartition(".")[2]: [component]}}
         infos = []
         for _ in found_pod_sets(kind, alone):
-            injection = told.get(next(names).name)
+            injection = injected.get(next(names).name)
             infos.append({} if injection is None else injection.as_json())
         if infos:
-            component[components.told] = infos
+            component[components.injected] = infos
 
 
 def _places(found: Found) -> tuple[Json, Json]:

@@ -95,9 +95,9 @@ class Cache(Generic[W, R]):
         A batch is one event, or one whole list. Subscribers are told in the order in which they
         came; what is held already is told to a new one at once as (None, record).
         """
-        told, ended = self._changed, self._settled
+        reported, ended = self._changed, self._settled
 
-        def take(old: R | None, new: R | None) -> None:
+        def notify(old: R | None, new: R | None) -> None:
             try:
                 changed(old, new)
             except Exception:
@@ -112,8 +112,8 @@ class Cache(Generic[W, R]):
                 log.exception("an observer failed on a batch of changes")
 
         def tell(old: R | None, new: R | None) -> None:
-            told(old, new)
-            take(old, new)
+            reported(old, new)
+            notify(old, new)
 
         def end() -> None:
             ended()
@@ -121,7 +121,7 @@ class Cache(Generic[W, R]):
 
         self._changed, self._settled = tell, end
         for record in list(self._records.values()):
-            take(None, record)
+            notify(None, record)
         if self._records:
             finish()
 
@@ -206,7 +206,7 @@ class Cache(Generic[W, R]):
             if not isinstance(obj, _Received):
                 obj = self._receive(obj, identity_of(obj))
             listed.add(obj.identity.uid)
-            changed |= self._put(obj.identity, obj.record, whatever_version=restored)
+            changed |= self._store(obj.identity, obj.record, whatever_version=restored)
         for record in list(self._records.values()):
             if record.uid not in listed:
                 self._drop(record)
@@ -219,7 +219,7 @@ class Cache(Generic[W, R]):
         identity = identity_of(obj)
         if self._is_late(identity):
             self._seen = max(self._seen, identity.version)
-        elif self._put(*self._receive(obj, identity)):
+        elif self._store(*self._receive(obj, identity)):
             self._settled()
 
     def deleted(self, obj: W) -> None:
@@ -248,7 +248,7 @@ class Cache(Generic[W, R]):
         stale = held is not None and 0 <= identity.version <= held.resource_version
         return stale or identity.uid in self._ended
 
-    def _put(self, identity: Identity, new: R | None, whatever_version: bool = False) -> bool:
+    def _store(self, identity: Identity, new: R | None, whatever_version: bool = False) -> bool:
         self._seen = max(self._seen, identity.version)
         old = self._records.get(identity.uid)
         if identity.uid in self._ended:

@@ -12,15 +12,15 @@ class EachObject:
     """Hands every listed or changed object to a function, and to another the deleted ones."""
 
     def __init__(
-        self, take: Callable[[Any], None], gone: Callable[[Any], None] = lambda obj: None
+        self, apply: Callable[[Any], None], gone: Callable[[Any], None] = lambda obj: None
     ) -> None:
-        self._take = take
+        self._apply = apply
         self._gone = gone
 
     def received(self, objects: list[Any]) -> list[Any]:
         """Read a page of a list."""
         for each in objects:
-            self._take(each)
+            self._apply(each)
         return []
 
     def replaced(self, objects: list[Any], resource_version: str) -> None:
@@ -28,7 +28,7 @@ class EachObject:
 
     def applied(self, obj: Any) -> None:
         """Read an object that is new or has changed."""
-        self._take(obj)
+        self._apply(obj)
 
     def deleted(self, obj: Any) -> None:
         """An object was deleted."""

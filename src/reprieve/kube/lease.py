@@ -200,7 +200,7 @@ class LeaderElector:
         """Acquire or renew the lease if that is possible now; return whether it is held."""
         started = self._clock.monotonic()
         try:
-            held = await self._take()
+            held = await self._claim()
         except (ApiError, UsageError) as error:
             self._trouble(error)
             return False
@@ -210,7 +210,7 @@ class LeaderElector:
             self._published(self._held_until, self.epoch)
         return held
 
-    async def _take(self) -> bool:
+    async def _claim(self) -> bool:
         if self._held_until is not None and self._observed is not None:
             # The lease is most likely still as it was written here: no need to read it first.
             try:

@@ -227,7 +227,7 @@ class Reflector(Generic[T]):
                 async for event in events:
                     delivered = True
                     began = self._clock.monotonic()
-                    self._take(event)
+                    self._apply(event)
                     worked += self._clock.monotonic() - began
                     if worked >= _TURN:
                         # What is buffered is read without a pause: others have their turn. Never
@@ -244,7 +244,7 @@ class Reflector(Generic[T]):
         else:
             self._failures = 0
 
-    def _take(self, event: WatchEvent[T]) -> None:
+    def _apply(self, event: WatchEvent[T]) -> None:
         self._failures = 0
         seen, now = version_number(self._version), version_number(event.resource_version)
         if event.object is not None and 0 <= now <= seen:

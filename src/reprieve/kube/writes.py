@@ -70,13 +70,13 @@ class WriteGate:
             finally:
                 self._lease_free = True
             return
-        await self._take(priority)
+        await self._acquire(priority)
         try:
             yield
         finally:
             self._release(priority)
 
-    async def _take(self, priority: Priority) -> None:
+    async def _acquire(self, priority: Priority) -> None:
         if not self._waiting and self._may_go(priority):
             self._enter(priority)
             return

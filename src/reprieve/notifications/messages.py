@@ -48,49 +48,49 @@ def format_for(wanted: str, host: str) -> Format:
     return Format(wanted)
 
 
-def body(told: Disruption, shape: Format, source: str) -> bytes:
+def body(reported: Disruption, shape: Format, source: str) -> bytes:
     """Return the body; `source`: who sends it, a URI reference."""
     if shape is Format.SLACK:
-        return orjson.dumps({"text": _text(told)})
+        return orjson.dumps({"text": _text(reported)})
     return orjson.dumps(
         {
             "specversion": "1.0",
-            "id": _id(told),
+            "id": _id(reported),
             "source": source,
             "type": EVENT_TYPE,
-            "subject": f"{told.metadata.namespace}/{told.spec.subject.name}",
-            "time": told.spec.ended_at,
+            "subject": f"{reported.metadata.namespace}/{reported.spec.subject.name}",
+            "time": reported.spec.ended_at,
             "datacontenttype": "application/json",
             "data": {
-                "namespace": told.metadata.namespace,
-                "disruption": told.metadata.name,
-                "kind": told.spec.subject.kind,
-                "name": told.spec.subject.name,
-                "objects": told.spec.objects,
-                "plane": told.spec.plane,
-                "rule": told.spec.rule,
-                "preemptor": told.spec.preemptor,
-                "noticedAt": told.spec.noticed_at,
-                "endedAt": told.spec.ended_at,
-                "lostDeviceSeconds": told.spec.lost_device_seconds,
-                "times": told.spec.times,
-                "window": told.spec.window,
-                "sparedBy": told.spec.spared_by,
-                "repeated": told.status.repeated,
-                **_demand(told),
+                "namespace": reported.metadata.namespace,
+                "disruption": reported.metadata.name,
+                "kind": reported.spec.subject.kind,
+                "name": reported.spec.subject.name,
+                "objects": reported.spec.objects,
+                "plane": reported.spec.plane,
+                "rule": reported.spec.rule,
+                "preemptor": reported.spec.preemptor,
+                "noticedAt": reported.spec.noticed_at,
+                "endedAt": reported.spec.ended_at,
+                "lostDeviceSeconds": reported.spec.lost_device_seconds,
+                "times": reported.spec.times,
+                "window": reported.spec.window,
+                "sparedBy": reported.spec.spared_by,
+                "repeated": reported.status.repeated,
+                **_demand(reported),
             },
         }
     )
 
 
-def _demand(told: Disruption) -> dict[str, Any]:
+def _demand(reported: Disruption) -> dict[str, Any]:
     """Return what is reported of the demand; nothing where one plane decides alone."""
-    demand = told.spec.demand
+    demand = reported.spec.demand
     return {} if demand is None else {"demand": msgspec.to_builtins(demand)}
 
 
 def headers(
-    told: Disruption, shape: Format, content: bytes, at: Nanos, key: bytes
+    reported: Disruption, shape: Format, content: bytes, at: Nanos, key: bytes
 ) -> Mapping[str, str]:
     """Return the headers of a message that is sent at this wall time; unsigned without a key."""
     cloud = shape is Format.CLOUD_EVENT
@@ -98,7 +98,7 @@ def headers(
     found = {
         "content-type": "application/cloudevents+json" if cloud else "application/json",
         "user-agent": "reprieve",
-        "webhook-id": _id(told),
+        "webhook-id": _id(reported),
         "webhook-timestamp": stamp,
     }
     if key:
@@ -108,13 +108,13 @@ def headers(
     return found
 
 
-def _id(told: Disruption) -> str:
-    return f"{told.metadata.namespace}/{told.metadata.name}"
+def _id(reported: Disruption) -> str:
+    return f"{reported.metadata.namespace}/{reported.metadata.name}"
 
 
-def _text(told: Disruption) -> str:
+def _text(reported: Disruption) -> str:
     """Return the lines for people; names cannot format or mention."""
-    spec, space = told.spec, told.metadata.namespace
+    spec, space = reported.spec, reported.metadata.namespace
     subject = f"{spec.subject.kind} {space}/{spec.subject.name}"
     several = f" ({spec.objects} objects)" if spec.objects > 1 else ""
     lost = format_duration(spec.lost_device_seconds * SECOND)
@@ -123,8 +123,8 @@ def _text(told: Disruption) -> str:
         f"Why: {spec.rule}.",
         f"Lost: {lost} of device time; preempted {spec.times} times within {spec.window}.",
         f"It would have stayed with: {spec.spared_by}.",
-        f"kubectl describe disruption -n {space} {told.metadata.name}",
+        f"kubectl describe disruption -n {space} {reported.metadata.name}",
     ]
-    if told.status.repeated:
-        lines.insert(3, told.status.message)
+    if reported.status.repeated:
+        lines.insert(3, reported.status.message)
     return "\n".join(lines).translate(_ESCAPED)

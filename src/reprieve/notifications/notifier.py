@@ -115,19 +115,19 @@ class Notifier:
         self._new = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    def offer(self, told: Disruption) -> None:
+    def offer(self, reported: Disruption) -> None:
         """Have a Disruption sent; returns at once."""
-        space = told.metadata.namespace
+        space = reported.metadata.namespace
         queue = self._waiting.get(space, deque())
         if len(queue) >= _MOST_OF_ONE or sum(map(len, self._waiting.values())) >= _MOST:
             self._count(Outcome.DROPPED)
             log.warning(
                 "message %s/%s is not sent: the queue of messages is full",
                 space,
-                told.metadata.name,
+                reported.metadata.name,
             )
             return
-        queue.append(told)
+        queue.append(reported)
         self._waiting[space] = queue
         self._new.set()
 
@@ -161,17 +161,17 @@ class Notifier:
         """Send what waits for a namespace, one after the other."""
         queue = self._waiting[space]
         while queue:
-            told = queue[0]
+            reported = queue[0]
             try:
-                await self._send(session, told)
+                await self._send(session, reported)
             except Exception:
                 self._count(Outcome.FAILED)
-                log.exception("message %s/%s is not sent", space, told.metadata.name)
+                log.exception("message %s/%s is not sent", space, reported.metadata.name)
             queue.popleft()
         del self._waiting[space]
 
-    async def _send(self, session: aiohttp.ClientSession, told: Disruption) -> None:
-        annotations = await self._annotations(told.metadata.namespace)
+    async def _send(self, session: aiohttp.ClientSession, reported: Disruption) -> None:
+        annotations = await self._annotations(reported.metadata.namespace)
         url = annotations.get(URL_ANNOTATION, "")
         if not url:
             return
@@ -179,11 +179,11 @@ class Notifier:
             target = self._settings.allowed.target(url)
             shape = _shape(annotations.get(FORMAT_ANNOTATION, ""), target)
         except NotAllowed as error:
-            self._refuse(told, str(error))
+            self._refuse(reported, str(error))
             return
-        content = body(told, shape, self._source)
+        content = body(reported, shape, self._source)
         for pause in (*_PAUSES, None):
-            answer = await self._post(session, told, target, shape, content)
+            answer = await self._post(session, reported, target, shape, content)
             if answer.status // 100 == 2:
                 self._count(Outcome.DELIVERED)
                 return
@@ -191,18 +191,18 @@ class Notifier:
                 break
             await self._clock.sleep(max(pause, min(answer.pause, MINUTE)))
         self._count(Outcome.FAILED)
-        space, name = told.metadata.namespace, told.metadata.name
+        space, name = reported.metadata.namespace, reported.metadata.name
         log.warning("message %s/%s is not sent: %s %s", space, name, target.host, answer.text)
 
     async def _post(
         self,
         session: aiohttp.ClientSession,
-        told: Disruption,
+        reported: Disruption,
         target: Target,
         shape: Format,
         content: bytes,
     ) -> _Answer:
-        signed = headers(told, shape, content, self._clock.wall(), self._settings.key)
+        signed = headers(reported, shape, content, self._clock.wall(), self._settings.key)
         async with self._slots:
             try:
                 async with session.post(
@@ -228,11 +228,11 @@ class Notifier:
             return {}
         return found.metadata.annotations or {}
 
-    def _refuse(self, told: Disruption, why: str) -> None:
-        space, name = told.metadata.namespace, told.metadata.name
+    def _refuse(self, reported: Disruption, why: str) -> None:
+        space, name = reported.metadata.namespace, reported.metadata.name
         self._count(Outcome.REFUSED)
         log.warning("message %s/%s is not sent: %s", space, name, why)
-        about = Reference(API_VERSION, told.kind, space, name, Uid(""))
+        about = Reference(API_VERSION, reported.kind, space, name, Uid(""))
         text = f"Annotation {URL_ANNOTATION} of the namespace: {why}"
         self._events.event(about, "Warning", _REFUSED, _REFUSED, text, controller=_CONTROLLER)
 

@@ -65,7 +65,7 @@ async def lead(
             if not leading.done():
                 return await _ended(stopped, lost, aside)
             log.info("leading, epoch %d", keeper.epoch)
-            suspects.take(keeper.suspects)
+            suspects.delay(keeper.suspects)
         work = asyncio.create_task(_work(planes))
         tasks.insert(0, work)
         await _first(stopped, lost, work, broken, *aside)

@@ -96,7 +96,7 @@ class _Candidacy:
         self._keeping = keeping
         self._wanted = wanted
         self._lost = asyncio.Event()
-        self._told = False
+        self._reported = False
         duration = wanted.duration
         self._times = LeaseTimes(
             duration, duration * 2 // 3, min(duration * 2 // 15, _LONGEST_RETRY)
@@ -153,9 +153,9 @@ class _Candidacy:
         self._report(logging.DEBUG, "")  # has the operator look
 
     def _publish(self, held_until: Nanos | None, epoch: int) -> None:
-        if held_until is not None and not self._told:
+        if held_until is not None and not self._reported:
             # Before the operator can see that it leads.
-            self._told = True
+            self._reported = True
             suspects = written(read_suspects(self._elector.annotation(ANNOTATION)))
             with contextlib.suppress(OSError):
                 self._keeping.link.send(f"{SUSPECTS} {suspects}\n".encode())
@@ -261,9 +261,11 @@ async def _watch(
         if silence < wanted.longest_silence or _is_stopped(keeping.operator):
             continue
         await last_words()
-        told = f"reprieve: the event loop has not answered for {silence // SECOND} s: it is ended\n"
+        reported = (
+            f"reprieve: the event loop has not answered for {silence // SECOND} s: it is ended\n"
+        )
         with contextlib.suppress(OSError):
-            os.write(2, told.encode())
+            os.write(2, reported.encode())
         for number in map(int, (DUMP, END, signal.SIGKILL)):
             if os.getppid() == keeping.operator:
                 os.kill(keeping.operator, number)

@@ -29,8 +29,8 @@ from kubeworld.units.clock import Clock
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import InvalidInstant, Nanos, format_instant, parse_instant
 from kubeworld.units.untrusted import integer_or_none
-from reprieve.execution.accounts.told_checkpoints import SavedPod, ToldCheckpoints
-from reprieve.execution.notices import Notices, Told, Word
+from reprieve.execution.accounts.reported_checkpoints import ReportedCheckpoints, SavedPod
+from reprieve.execution.notices import Notices, Notified, Word
 from reprieve.operator.notice_polls import Answer, Polls
 from reprieve.operator.pod_tokens import ShownPod, Undecided
 from reprieve.telemetry.connections import IDLE_S, Connections, Limits, listening
@@ -86,7 +86,7 @@ class NoticeDesk:
         notices: Notices,
         pod_of: Callable[[str], Awaitable[ShownPod]],
         clock: Clock,
-        checkpoints: ToldCheckpoints | None = None,
+        checkpoints: ReportedCheckpoints | None = None,
     ) -> None:
         self._notices = notices
         self._checkpoints = checkpoints
@@ -143,14 +143,14 @@ class NoticeDesk:
             raise _Refused(503, "too many checkpoints are not written yet")
         return Answer(204)
 
-    def _shown(self, told: Told) -> Answer:
-        notice, now = told.notice.at(self._clock.wall()), self._clock.wall()
+    def _shown(self, reported: Notified) -> Answer:
+        notice, now = reported.notice.at(self._clock.wall()), self._clock.wall()
         shown = {
-            "id": told.id,
+            "id": reported.id,
             "state": notice.state.value,
             "deadline": format_instant(Nanos(notice.due)),
             "now": format_instant(now),
-            "reason": notice_reason(told.intent.spec.plane),
+            "reason": notice_reason(reported.intent.spec.plane),
         }
         return Answer(200, msgspec.json.encode(shown).decode(), "application/json")
 

@@ -32,8 +32,8 @@ from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.accounts.harm_ledger import HarmLedger
 from reprieve.execution.accounts.harm_refusals import HarmRefusals
 from reprieve.execution.accounts.harm_store import HarmSite
+from reprieve.execution.accounts.notice_files import NoticeFiles
 from reprieve.execution.accounts.notice_objects import PreemptionNotices
-from reprieve.execution.accounts.told_files import ToldFiles
 from reprieve.execution.fence import Fence
 from reprieve.execution.notices import Notices
 from reprieve.kube.bodies import Json
@@ -123,8 +123,8 @@ async def run_operator(options: OperatorOptions, clock: Clock, keeper: LeaseKeep
     settings = operator_settings(options)
     metrics = Metrics(options.named_series)
     clock = SteadyClock(clock)
-    with decision_log(options.decision_log, clock, metrics) as told:
-        return await _connected(options, settings, clock, metrics, keeper, told)
+    with decision_log(options.decision_log, clock, metrics) as reported:
+        return await _connected(options, settings, clock, metrics, keeper, reported)
 
 
 async def _connected(
@@ -133,7 +133,7 @@ async def _connected(
     clock: Clock,
     metrics: Metrics,
     keeper: LeaseKeeper | None,
-    told: DecisionLog | None,
+    reported: DecisionLog | None,
 ) -> End:
     handler = start_logging(options.log_format, clock, level_of(options.verbosity))
     stop = asyncio.Event()
@@ -145,7 +145,7 @@ async def _connected(
     connection = await load_connection(options.kubeconfig, options.context, clock)
     client = connect(connection, clock, wire=CountedWire(HttpWire(connection), metrics))
     try:
-        return await _run(options, settings, client, clock, metrics, stop, keeper, told)
+        return await _run(options, settings, client, clock, metrics, stop, keeper, reported)
     except Stopped:
         return End.STOPPED
     finally:
@@ -162,7 +162,7 @@ async def _run(
     metrics: Metrics,
     stop: asyncio.Event,
     keeper: LeaseKeeper | None,
-    told: DecisionLog | None,
+    reported: DecisionLog | None,
 ) -> End:
     for rejected in settings.start.rejected:
         log.warning("%s is %r; accepted: %s", rejected.where, rejected.value, rejected.accepted)
@@ -201,7 +201,7 @@ async def _run(
         loops=LoopNotices(governor, metrics, events, disruptions, lambda: fence.open),
         others=others,
         notifier=notifier,
-        decision_log=told,
+        decision_log=reported,
         identity=identity,
         decision_limit=limit,
         lagging=lambda: lag.current > _MOST_LAG,
@@ -251,12 +251,12 @@ async def _served(
         if given.notifier is not None:
             runners.append(given.notifier)
         if given.notices is not None and given.disruptions is not None and _tells(given):
-            told = given.disruptions.preemptor_of
+            reported = given.disruptions.preemptor_of
             runners.append(
-                PreemptionNotices(given.notices, client, given.fence, clock, events, told)
+                PreemptionNotices(given.notices, client, given.fence, clock, events, reported)
             )
             if options.notice_files and not options.dry_run:
-                runners.append(ToldFiles(given.notices, client, given.fence, clock))
+                runners.append(NoticeFiles(given.notices, client, given.fence, clock))
             runners += _responder(given, given.notices)
         beside: list[Runner] = [events, lag, harm, *_keepers_of_harm(given, harm), *runners]
         background = [asyncio.create_task(each.run()) for each in beside]
@@ -317,17 +317,17 @@ async def _notice_desk(given: Surroundings) -> AsyncIterator[None]:
         yield
         return
     # Here, since most operators answer nobody.
-    from reprieve.execution.accounts.told_checkpoints import ToldCheckpoints
+    from reprieve.execution.accounts.reported_checkpoints import ReportedCheckpoints
     from reprieve.operator.notice_server import NoticeDesk, serve_notices
     from reprieve.operator.pod_tokens import PodTokens
 
-    taken = None
+    chosen = None
     if options.notice_files:
-        taken = ToldCheckpoints(given.client, given.fence, given.clock)
-    desk = NoticeDesk(notices, PodTokens(given.client, given.clock), given.clock, taken)
+        chosen = ReportedCheckpoints(given.client, given.fence, given.clock)
+    desk = NoticeDesk(notices, PodTokens(given.client, given.clock), given.clock, chosen)
     async with serve_notices(desk, options.metrics_host, options.notice_port) as port:
         log.info("notice server listens on port %d", port)
-        writing = [] if taken is None else [asyncio.create_task(taken.run())]
+        writing = [] if chosen is None else [asyncio.create_task(chosen.run())]
         try:
             yield
         finally:

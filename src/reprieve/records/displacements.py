@@ -3,7 +3,7 @@
 A Preemption names objects by uid, and who is gone by then has no owner that could be asked. What
 the ledger had of the preemptor and of each victim therefore stands in `spec.input` as
 `displacements`, by the uid of the victim. Records of earlier versions, and those of very many
-victims, have none: who is there still is asked, and who is not is a line of work of its own.
+victims, have none: who is there still is asked, and who is not is a lineage of its own.
 Source: specification of disruptions, section 3.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, Victim, VictimState
 from reprieve.engine.disruptions.ledger import Actor, Displacement
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.records.units import lost_of_unit, units_of
 from reprieve.records.victim_states import victim_states
 
@@ -34,8 +34,8 @@ HARM_KEY: Final = "harm"
 class _Row(msgspec.Struct, frozen=True):
     """What a record states of one displacement beside the objects and the instant."""
 
-    preemptor: Party | None
-    victim: Party
+    preemptor: Participant | None
+    victim: Participant
     number: int = 0
     devices: int = 0
     lost_device_seconds: int = 0
@@ -75,11 +75,11 @@ def kept(recorded: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def displacements_of(
-    intent: Preemption, there: Callable[[ObjectRef], Party | None]
+    intent: Preemption, there: Callable[[ObjectRef], Participant | None]
 ) -> Iterator[Displacement]:
     """Yield what a record displaced, once for each unit that lost a victim (`was_evicted`).
 
-    `there`: the line of work of an object that exists, for records that do not say it.
+    `there`: the lineage of an object that exists, for records that do not say it.
     """
     if intent.spec.dry_run:
         return
@@ -143,12 +143,12 @@ def _stored(recorded: Mapping[str, Any] | None) -> Mapping[str, _Row]:
         return {}
 
 
-def _said(preemptor: ObjectRef, intent: Preemption) -> Party:
+def _said(preemptor: ObjectRef, intent: Preemption) -> Participant:
     """Return the lineage that the record states; without one it is one of its own."""
     said = intent.spec.preemptor_lineage or f"object/{preemptor.uid}"
-    return Party(Lineage(said), preemptor.namespace)
+    return Participant(Lineage(said), preemptor.namespace)
 
 
-def _said_of(victim: Victim) -> Party:
+def _said_of(victim: Victim) -> Participant:
     said = victim.lineage or f"object/{victim.subject.uid}"
-    return Party(Lineage(said), victim.subject.namespace)
+    return Participant(Lineage(said), victim.subject.namespace)

@@ -49,7 +49,7 @@ class Observer:
         self._waiters: set[asyncio.Future[None]] = set()
         self._listeners: list[Callable[[str, Object | None], None]] = []
 
-    def put(self, resource: str, item: Object) -> None:
+    def apply(self, resource: str, item: Object) -> None:
         """Apply an object that was added or changed."""
         before = self._objects.setdefault(resource, {}).get(_key(item))
         if before is not None and before["metadata"].get("resourceVersion") == item["metadata"].get(

@@ -171,7 +171,7 @@ async def _observe(objects: KubeObjects, observer: Observer, *, kueue: bool) -> 
         if change.type is ChangeType.DELETED:
             observer.drop(change.resource, change.object)
         elif change.type is not ChangeType.SYNCED:
-            observer.put(change.resource, change.object)
+            observer.apply(change.resource, change.object)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -177,7 +177,7 @@ def _profile(
     if name is None and alone:
         name = DEFAULT_NAME
     own = _percentage(given, f"{where}.")
-    plugins, told = read_plugins(given.get("plugins"), f"{where}.plugins", extra)
+    plugins, reported = read_plugins(given.get("plugins"), f"{where}.plugins", extra)
     values, also = read_arguments(
         given.get("pluginConfig"), f"{where}.pluginConfig", known_plugins(extra)
     )
@@ -192,7 +192,7 @@ def _profile(
         percentage_of_nodes=percentage if own is None else own,
         **values,
     )
-    return profile, (*told, *also)
+    return profile, (*reported, *also)
 
 
 def _defaults(percentage: int | None) -> tuple[Profile, ...]:

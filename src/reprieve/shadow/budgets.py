@@ -29,13 +29,13 @@ from reprieve.engine.quota.model import Reason
 from reprieve.records.displacements import displacements_of
 from reprieve.records.harm import harms_in
 
-__all__ = ["PutOff", "put_off"]
+__all__ = ["Delayed", "delayed"]
 
 _DAY: Final = len("2026-11-28")
 _NOBODY: Final = "nobody"
 
 
-class PutOff(msgspec.Struct, frozen=True, rename="camel"):
+class Delayed(msgspec.Struct, frozen=True, rename="camel"):
     """What budgets would have delayed on one day (UTC) for one tenant.
 
     `budgets`: those that refused. `never`: how many of the plans would not have fitted within 30
@@ -50,11 +50,11 @@ class PutOff(msgspec.Struct, frozen=True, rename="camel"):
     never: int = 0
 
 
-def put_off(
+def delayed(
     records: Iterable[Preemption],
     budgets: Sequence[HarmBudget],
     labels: Callable[[str], Mapping[str, str]],
-) -> list[PutOff]:
+) -> list[Delayed]:
     """Return what budgets would have delayed, by day and tenant; `labels`: of a namespace."""
     accounts = HarmAccounts()
     accounts.labels = labels
@@ -64,7 +64,7 @@ def put_off(
     waiting = [(harms[0].at, number) for number, harms in enumerate(plans)]
     heapq.heapify(waiting)
     refused: dict[int, set[str]] = {}
-    found: dict[tuple[str, str], list[PutOff]] = {}
+    found: dict[tuple[str, str], list[Delayed]] = {}
     while waiting:
         now, number = heapq.heappop(waiting)
         began = plans[number][0].at
@@ -83,7 +83,7 @@ def put_off(
             tenant = _NOBODY if asks is None else asks.tenant
             day = format_instant(began)[:_DAY]
             waited = 0 if refusal is not None else (now - began) // SECOND
-            row = PutOff(day, tenant, sorted(refused[number]), 1, waited, int(refusal is not None))
+            row = Delayed(day, tenant, sorted(refused[number]), 1, waited, int(refusal is not None))
             found.setdefault((day, tenant), []).append(row)
     return [_sum(rows) for _, rows in sorted(found.items())]
 
@@ -115,8 +115,8 @@ def _refused(accounts: HarmAccounts, asked: Sequence[Harm]) -> tuple[str, Nanos]
     return name, until
 
 
-def _sum(rows: Sequence[PutOff]) -> PutOff:
-    return PutOff(
+def _sum(rows: Sequence[Delayed]) -> Delayed:
+    return Delayed(
         rows[0].day,
         rows[0].tenant,
         sorted({name for row in rows for name in row.budgets}),

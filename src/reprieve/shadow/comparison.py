@@ -26,7 +26,7 @@ from reprieve.records.scheduling.replay import PluginMissing
 from reprieve.shadow.again import Again, Lost, Plugins, idle_again, quota_again, scheduling_again
 from reprieve.shadow.candidate import Candidate, NotRecorded
 
-__all__ = ["Comparison", "Taken", "Verdict", "compared"]
+__all__ = ["ChosenVictim", "Comparison", "Verdict", "compared"]
 
 
 class Verdict(StrEnum):
@@ -39,7 +39,7 @@ class Verdict(StrEnum):
     UNDECIDED = "Undecided"  # it cannot be decided again
 
 
-class Taken(msgspec.Struct, frozen=True, rename="camel"):
+class ChosenVictim(msgspec.Struct, frozen=True, rename="camel"):
     """A victim: one object, also where several are evicted together (`unit`)."""
 
     name: str  # Kind namespace/name
@@ -65,8 +65,8 @@ class Comparison(msgspec.Struct, frozen=True, rename="camel"):
     preemptor: str
     dry_run: bool
     verdict: Verdict = Verdict.UNDECIDED
-    recorded: tuple[Taken, ...] = ()
-    candidate: tuple[Taken, ...] = ()
+    recorded: tuple[ChosenVictim, ...] = ()
+    candidate: tuple[ChosenVictim, ...] = ()
     reproduced: bool = False
     why: str = ""
     program: str = ""
@@ -120,8 +120,8 @@ def compared(record: Preemption, candidate: Candidate, plugins: Plugins) -> Comp
     except (SpoiltInput, PluginMissing, NotRecorded, InvalidInstant) as failure:
         return replace(found, why=str(failure))
     plan = after.plan
-    taken = () if plan is None else _taken(plan.victims, after.lost)
-    recorded = _taken(spec.victims, before.lost)
+    taken = () if plan is None else _victims(plan.victims, after.lost)
+    recorded = _victims(spec.victims, before.lost)
     same = {each.uid for each in taken} == {each.uid for each in recorded}
     return replace(
         found,
@@ -153,9 +153,9 @@ def _decided(
     return idle_again(spec, idle), idle_again(spec, candidate.of_idle(idle)), idle.program
 
 
-def _taken(victims: Iterable[Victim] | Iterable[Decided], lost: Lost) -> tuple[Taken, ...]:
+def _victims(victims: Iterable[Victim] | Iterable[Decided], lost: Lost) -> tuple[ChosenVictim, ...]:
     return tuple(
-        Taken(
+        ChosenVictim(
             f"{each.subject.kind} {each.subject.namespace}/{each.subject.name}",
             each.subject.uid,
             each.unit,

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from reprieve.shadow.budgets import PutOff
+from reprieve.shadow.budgets import Delayed
 from reprieve.shadow.candidate import Candidate
 from reprieve.shadow.comparison import Comparison, Verdict
 
@@ -73,14 +73,14 @@ class Document(msgspec.Struct, frozen=True, rename="camel"):
     planes: dict[str, Sums]
     decisions: list[Comparison]
     unread: list[str] = []
-    put_off: list[PutOff] = []
+    put_off: list[Delayed] = []
 
 
 def document(
     candidate: Candidate,
     comparisons: Iterable[Comparison],
     unread: Sequence[str] = (),
-    put_off: Sequence[PutOff] = (),
+    put_off: Sequence[Delayed] = (),
 ) -> Document:
     """Return the answer, decisions in the order of their time."""
     ordered = sorted(comparisons, key=lambda each: (each.decided_at, each.namespace, each.name))

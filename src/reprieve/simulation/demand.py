@@ -21,7 +21,7 @@ from random import Random
 from kubeworld.units.durations import HOUR
 from reprieve.simulation.domains import NO_DOMAINS, NOBODY_ASKS, AskingDomain, Domains
 from reprieve.simulation.idleness import NEVER_IDLE, Idleness
-from reprieve.simulation.replaying.told_jobs import NEVER_TOLD, Asking
+from reprieve.simulation.replaying.notified_jobs import NEVER_NOTIFIED, Asking
 from reprieve.simulation.trace import Job, Trace, device_time, window
 from reprieve.units.errors import UsageError
 
@@ -73,7 +73,7 @@ def demand(
     load: float | None,
     seed: int,
     idleness: Idleness = NEVER_IDLE,
-    asking: Asking = NEVER_TOLD,
+    asking: Asking = NEVER_NOTIFIED,
     nodes: tuple[int, int] | None = None,
     domains: Domains = NO_DOMAINS,
     topology: AskingDomain = NOBODY_ASKS,

@@ -50,12 +50,12 @@ def alike(counts: Sequence[int], where: str) -> tuple[int, int, str]:
             f"{MOST_DEVICES:,} devices"
         )
     size = gcd(*those)
-    told = f"cluster.from: {len(those):,} nodes with devices, {sum(those):,} in all"
+    reported = f"cluster.from: {len(those):,} nodes with devices, {sum(those):,} in all"
     if max(those) > size:
-        told += f"; replayed as nodes of {size}, which is the same to quotas"
+        reported += f"; replayed as nodes of {size}, which is the same to quotas"
     if len(those) < len(counts):
-        told += f"; {len(counts) - len(those):,} nodes have none and are left out"
-    return sum(those) // size, size, told
+        reported += f"; {len(counts) - len(those):,} nodes have none and are left out"
+    return sum(those) // size, size, reported
 
 
 def _devices(

@@ -139,10 +139,10 @@ def carried_out(
         for over, run in enumerate(runs):
             progress(over, len(runs), None, Underway())
 
-            def told(found: Underway, over: int = over) -> None:
+            def reported(found: Underway, over: int = over) -> None:
                 progress(over, len(runs), None, found)
 
-            outcome = carry_out(study, run, folder, told)
+            outcome = carry_out(study, run, folder, reported)
             progress(over + 1, len(runs), outcome, Underway())
             yield outcome
         return
@@ -171,15 +171,15 @@ def carried_out(
 
 
 def carry_out(
-    study: Study, run: Run, folder: Path, told: Callable[[Underway], None] | None = None
+    study: Study, run: Run, folder: Path, reported: Callable[[Underway], None] | None = None
 ) -> Outcome | Failed:
-    """Replay one run; its progress is sent to `told`, or to a file that other processes read."""
+    """Replay one run; `reported` gets its progress, or a file that others read."""
     noted = _underway_file(folder, run)
 
     def note(jobs: int, of: int, now: int) -> None:
         found = Underway(jobs, now / DAY, jobs / of)
-        if told is not None:
-            told(found)
+        if reported is not None:
+            reported(found)
         else:
             written = noted.with_suffix(".new")
             written.write_text(f"{found.jobs} {found.days} {found.runs}", encoding="ascii")

@@ -51,7 +51,7 @@ def decision_lines(replay: Replay, run: Mapping[str, Any]) -> Iterator[str]:
             said |= {"decision": "preempted", "preemptor": decision.preemptor or None}
             if decision.plane:
                 said["plane"] = decision.plane
-                said |= demands.told(decision)
+                said |= demands.reported(decision)
             said["victims"] = [_victim(victim) for victim in decision.victims]
             said["why"] = decision.why
             if decision.proof is not None:
@@ -70,7 +70,7 @@ class _Demands:
         """Record that a job starts."""
         self._planes.pop(job, None)
 
-    def told(self, decision: Preempted) -> dict[str, Any]:
+    def reported(self, decision: Preempted) -> dict[str, Any]:
         """Return the text about the demand of a preemption, as records state it."""
         whom, at = decision.preemptor, decision.at
         planes = self._planes.setdefault(whom, []) if whom else []
@@ -139,8 +139,8 @@ def packed_stories(replay: Replay) -> str:
         why = texts.setdefault(decision.why, len(texts))
         preemptor = rows.get(decision.preemptor)
         if preemptor is not None:
-            taken = [rows[victim.job] for victim in decision.victims]
-            events[preemptor].append([2, at, taken, why])
+            chosen = [rows[victim.job] for victim in decision.victims]
+            events[preemptor].append([2, at, chosen, why])
         for victim in decision.victims:
             rule = texts.setdefault(victim.rule, len(texts))
             hours = round(victim.lost / HOUR, 2)
@@ -150,8 +150,8 @@ def packed_stories(replay: Replay) -> str:
             since, until = round(victim.idle.since / SECOND), round(victim.idle.until / SECOND)
             text = texts.setdefault(victim.idle.why, len(texts))
             back = None if victim.idle.ends else until
-            told = [5, at, preemptor, rule, hours, text, since, back]
-            events[rows[victim.job]].append(told)
+            reported = [5, at, preemptor, rule, hours, text, since, back]
+            events[rows[victim.job]].append(reported)
     jobs = [
         [
             life.job.id,
@@ -161,9 +161,9 @@ def packed_stories(replay: Replay) -> str:
             round(life.job.arrival / SECOND),
             round(life.job.duration / SECOND),
             None if life.finished is None else round(life.finished / SECOND),
-            told,
+            reported,
         ]
-        for life, told in zip(replay.lives, events, strict=True)
+        for life, reported in zip(replay.lives, events, strict=True)
     ]
     content = json.dumps({"texts": list(texts), "jobs": jobs}, separators=(",", ":"))
     return base64.b64encode(gzip.compress(content.encode(), 6, mtime=0)).decode()

@@ -5,7 +5,7 @@
     workload: {trace: csv, path: traces/, load: [0.8, 1.0], seeds: [0, 1], only: [NAME]}
     tenants: {count: 8, zipf: 1.1, priorities: {0: 0.6, 100: 0.3, 1000: 0.1}}
     work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s, evict: 30s,
-           notice: {time: 5m, share: 0.6}}    # which jobs ask to be told, see `told_jobs`
+           notice: {time: 5m, share: 0.6}}    # which jobs ask to be told, see `notified_jobs`
     idleness: {share: 0.3, after: [0.2, 0.9], again: 0.25, utilization: 0}    # see `idleness`
     topology: {required: rack, share: 0.5}    # which jobs ask for a domain, see `domains`
     policies: {NAME: {...}}                   # see `policy`; the others are compared to the first
@@ -41,7 +41,7 @@ from reprieve.simulation.node_lists import DevicesOfNodes, alike, read_node_list
 from reprieve.simulation.policy import IDLE, KEYS, SCHEDULING, PolicySpec, read_policy
 from reprieve.simulation.readers import READERS, Reader
 from reprieve.simulation.readers.lines import MOST_DEVICES
-from reprieve.simulation.replaying.told_jobs import Asking
+from reprieve.simulation.replaying.notified_jobs import Asking
 from reprieve.simulation.replaying.work import Checkpointing
 from reprieve.units.errors import UsageError
 
@@ -127,7 +127,7 @@ def read_study(
     for key in ("cluster", "workload", "policies"):
         root.given(key)
     given = root.part("cluster", ("nodes", "devices", "domains", "from"))
-    cluster, told = _cluster(given, path.parent, devices_of_nodes)
+    cluster, reported = _cluster(given, path.parent, devices_of_nodes)
     policies = root.part("policies")
     if not policies.value:
         refuse(policies.where(), {}, "at least one policy")
@@ -156,7 +156,7 @@ def read_study(
         topology,
         path.read_text(encoding="utf-8"),
         (
-            *told,
+            *reported,
             *(f"{each}: changes nothing, since jobs are not placed on nodes" for each in unplaced),
             *(
                 f"policies.{each.name}.own: places nothing, whatever cluster.domains says"
@@ -182,8 +182,8 @@ def _cluster(
             found = devices_of_nodes(file)
         except UsageError as error:
             raise UsageError(f"{place}: {error}") from error
-        nodes, devices, told = alike(found, f"{place}: {file}")
-        return Cluster(nodes, devices, domains), (told,)
+        nodes, devices, reported = alike(found, f"{place}: {file}")
+        return Cluster(nodes, devices, domains), (reported,)
     nodes = integer(given.given("nodes"), given.where("nodes"), 1, 100_000)
     most = MOST_DEVICES // nodes
     devices = integer(given.given("devices"), given.where("devices"), 1, most)

@@ -111,7 +111,7 @@ class Connections:
         """Forget one of `speaks`, whose connection is closed."""
         self._speakers.pop(inner, None)
 
-    def takes(self, inner: object, connection: _Connection) -> bool:
+    def admits(self, inner: object, connection: _Connection) -> bool:
         """Count a connection; return whether it is within the bound."""
         if len(self._open) >= self.limits.most:
             return False
@@ -127,12 +127,12 @@ class _Connection(asyncio.Protocol):
     """One connection: hands everything on to what speaks HTTP, and keeps the time."""
 
     __slots__ = (
+        "_counted",
         "_head",
         "_in_request",
         "_inner",
         "_owner",
         "_refused",
-        "_taken",
         "_transport",
         "_unused",
         "_write",
@@ -144,7 +144,7 @@ class _Connection(asyncio.Protocol):
         self._inner = inner
         self._owner = owner
         self._refused = refused
-        self._taken = False
+        self._counted = False
         self._in_request = False
         self._transport: asyncio.Transport | None = None
         self._unused: asyncio.TimerHandle | None = None
@@ -154,8 +154,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # One of uvloop's, which are not of this class.
         self._transport = cast("asyncio.Transport", transport)
-        self._taken = self._owner.takes(self._inner, self)
-        if not self._taken:
+        self._counted = self._owner.admits(self._inner, self)
+        if not self._counted:
             self._close("connections")
             return
         self._inner.connection_made(transport)
@@ -165,11 +165,11 @@ class _Connection(asyncio.Protocol):
         self._owner.forget(self._inner)
         for timer in (self._unused, self._head, self._write):
             _stop(timer)
-        if self._taken:
+        if self._counted:
             self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self._taken:
+        if not self._counted:
             return
         _stop(self._unused)
         if not self._in_request and self._head is None:
@@ -177,7 +177,7 @@ class _Connection(asyncio.Protocol):
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received() if self._taken else None
+        return self._inner.eof_received() if self._counted else None
 
     def pause_writing(self) -> None:
         self._write = self._close_after(self._owner.limits.write_s, "slow-reader")

@@ -96,7 +96,7 @@ def history_of(path: Path, instant: Nanos, is_asked: Callable[[Line], bool]) -> 
         if line.dropped:
             found.dropped += line.dropped if at <= instant else 0
         elif is_asked(line):
-            _take(found, line, at, instant)
+            _apply(found, line, at, instant)
     return found
 
 
@@ -134,7 +134,7 @@ def _lines(content: BinaryIO) -> Iterator[bytes | None]:
         yield None
 
 
-def _take(found: History, line: Line, at: Nanos, instant: Nanos) -> None:
+def _apply(found: History, line: Line, at: Nanos, instant: Nanos) -> None:
     key = (line.plane, line.uid or f"{line.kind} {line.namespace}/{line.name}")
     if line.input is not None:
         known = found.samples.get(key)

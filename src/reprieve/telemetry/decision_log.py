@@ -169,7 +169,7 @@ def decision_log(where: str | None, clock: Clock, metrics: Metrics) -> Iterator[
     writer = LineWriter(_target(where), missing, lost)
     writer.start()
     try:
-        yield DecisionLog(clock, writer.put)
+        yield DecisionLog(clock, writer.write)
     finally:
         writer.close(_AT_THE_END)
 

@@ -61,7 +61,7 @@ class LineWriter:
         """Begin to write."""
         self._thread.start()
 
-    def put(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
         """Have a line written, with its end; or count it where too much waits already."""
         with self._changed:
             full = self._size + len(line) > self._most

@@ -64,13 +64,13 @@ class Metrics:
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`, `polling_interval`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
-    Quota: `held_pairs`, how many are held; `loop_members`, how many lines of work are in
+    Quota: `held_pairs`, how many are held; `loop_members`, how many lineages are in
     loops; `unproven`, preemptions that were left out for want of nodes; `kueue_leads` 0 or 1;
     `webhook_refused` by reason.
     `harm_exhausted`: accounts that are used up, by harm budget.
     Disruptions: `disruptions`, one for each displaced unit, by its rule; `disruption_failures`,
-    calls by which one could not be written; `lineage_displacements`, how often the line of work of
-    each had been displaced within the window; `repeatedly_displaced`, lines of work that are
+    calls by which one could not be written; `lineage_displacements`, how often the lineage of
+    each had been displaced within the window; `repeatedly_displaced`, lineages that are
     displaced again and again; `notifications`, messages to webhooks by what became of them.
     `waiting_units`: pods and groups, or workloads, that wait, by the reason that is told
     (`show_waiting`).

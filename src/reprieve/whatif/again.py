@@ -39,7 +39,7 @@ _NOTHING: Final = Snapshot(at=0)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Reported:
     """An answer without its snapshot; `asked`: what has to be read for another one."""
 
     answer: Answer
@@ -68,7 +68,7 @@ class Again:
     explain: Explain
     keep: bool = True
     _snapshot: Snapshot = _NOTHING
-    _kept: Kept[_Asked, _Told] = field(default_factory=Kept)
+    _kept: Kept[_Asked, _Reported] = field(default_factory=Kept)
     _rested: float = 0.0
 
     def __enter__(self) -> Again:
@@ -107,9 +107,9 @@ class Again:
         """
 
         async def at_rest(asked: Callable[[Question], Awaitable[Run]]) -> None:
-            async def answer(about: _Asked) -> _Told:
+            async def answer(about: _Asked) -> _Reported:
                 run = await asked(about.question)
-                return await self._told(run, about.explained_until)
+                return await self._reported(run, about.explained_until)
 
             if self.keep:
                 await self._kept.stay(answer)
@@ -137,13 +137,13 @@ class Again:
     ) -> Answer:
         await asyncio.sleep(0)  # who is to end does so here, and asks nothing more
         try:
-            told = self._kept.ask(_Asked(question, until))
+            reported = self._kept.ask(_Asked(question, until))
         except Lost:
-            told = None
-        if told is None or (told.asked and self.client is not None):
+            reported = None
+        if reported is None or (reported.asked and self.client is not None):
             run = await self._anew(question, on or self._snapshot)
-            told = await self._told(run, until)
-        return replace(told.answer, snapshot=self._snapshot)
+            reported = await self._reported(run, until)
+        return replace(reported.answer, snapshot=self._snapshot)
 
     async def _anew(self, question: Question, snapshot: Snapshot) -> Run:
         deciders = self.deciders if question.idle else self.deciders.without_idle()
@@ -151,8 +151,8 @@ class Again:
             self.client, snapshot, deciders, question.submitted, victims=question.victims
         )
 
-    async def _told(self, run: Run, until: float | None) -> _Told:
+    async def _reported(self, run: Run, until: float | None) -> _Reported:
         answer = answer_of(run)
         if until is not None:
             answer = await self.explain(run, answer, until)
-        return _Told(replace(answer, snapshot=_NOTHING), frozenset(run.overlay.asked))
+        return _Reported(replace(answer, snapshot=_NOTHING), frozenset(run.overlay.asked))

@@ -81,8 +81,11 @@ class Kept(Generic[Q, A]):
                 # Whoever asks is told to end; the copies end with it.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 _say_nothing()
-                with os.fdopen(read_question, "rb") as asked, os.fdopen(write_answer, "wb") as told:
-                    await _keep(asked, told, answer)
+                with (
+                    os.fdopen(read_question, "rb") as asked,
+                    os.fdopen(write_answer, "wb") as reported,
+                ):
+                    await _keep(asked, reported, answer)
             finally:
                 os._exit(0)
         os.close(read_question)
@@ -141,7 +144,7 @@ def _forked() -> int:
     return child
 
 
-async def _keep(asked: BinaryIO, told: BinaryIO, answer: Callable[[Q], Awaitable[A]]) -> None:
+async def _keep(asked: BinaryIO, reported: BinaryIO, answer: Callable[[Q], Awaitable[A]]) -> None:
     """Answer each question in a copy of this process, until there are none any more."""
     while body := _read(asked):
         read, write = os.pipe()
@@ -152,7 +155,7 @@ async def _keep(asked: BinaryIO, told: BinaryIO, answer: Callable[[Q], Awaitable
         os.close(write)
         with os.fdopen(read, "rb") as found:
             reply = found.read()
-        _write(told, reply if _ended_well(child) else b"")
+        _write(reported, reply if _ended_well(child) else b"")
 
 
 async def _answer(body: bytes, write: int, answer: Callable[[Q], Awaitable[A]]) -> NoReturn:
@@ -168,8 +171,8 @@ async def _answer(body: bytes, write: int, answer: Callable[[Q], Awaitable[A]]) 
         except ReprieveError as refusal:
             failure = refusal
         reply = _Reply(found, failure, time.process_time() - start)
-        with os.fdopen(write, "wb") as told:
-            told.write(pickle.dumps(reply))
+        with os.fdopen(write, "wb") as reported:
+            reported.write(pickle.dumps(reply))
         status = 0
     finally:
         os._exit(status)

@@ -101,8 +101,8 @@ def _moves(change: Change) -> bool:
 def _said(workload: Json) -> tuple[Any, Any, Any]:
     status = dict(workload.get("status") or {})
     conditions = status.pop("conditions", None) or ()
-    told = {(each["type"], each["status"]) for each in conditions}
-    return workload.get("spec"), status, told
+    reported = {(each["type"], each["status"]) for each in conditions}
+    return workload.get("spec"), status, reported
 
 
 class Quiet(logging.Handler):

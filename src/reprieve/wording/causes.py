@@ -171,7 +171,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         Reason.VICTIMS_PROTECTED,
         "It does not fit without victims, and has not waited for long enough",
         ("Wait until {until}, or have its `preemptionDelay` shortened.",),
-        ("nobody is evicted for it before {until}",),
+        ("nothing is evicted for it before {until}",),
     ),
     Cause.NODE_REFUSES: CauseWords(
         Reason.NOMINATED_WAITING,

@@ -73,17 +73,17 @@ def _value_text(text: str) -> str:
 
 def _written_text(written: Sequence[Written]) -> str:
     """Return `With spec.parallelism 2 instead of 4`; of many fields the first two are named."""
-    told = []
+    reported = []
     for each in written[:_MOST_WRITTEN]:
         if each.added:
-            told.append(f"with {each.after} added to {each.path}")
+            reported.append(f"with {each.after} added to {each.path}")
             continue
         instead = f" instead of {each.before}" if each.before else ""
-        told.append(
+        reported.append(
             f"with {each.path} {each.after}{instead}"
             if each.after
             else f"without {each.path}{_value_text(each.before)}"
         )
-    more = len(written) - len(told)
-    text = " and ".join(told) + (f" and {more} more such fields" if more > 0 else "")
+    more = len(written) - len(reported)
+    text = " and ".join(reported) + (f" and {more} more such fields" if more > 0 else "")
     return text[0].upper() + text[1:]

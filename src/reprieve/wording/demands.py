@@ -15,7 +15,7 @@ _REJECTIONS: Final[Mapping[str, str]] = {
     Rejection.NOT_ASKED.value: "the demand has not opted in, or there is no idle work",
     Rejection.DECLINED.value: "no idle work helps",
     Rejection.UNANSWERED.value: "it has not answered within 5 s",
-    Rejection.FEWER.value: "fewer devices have to go by priority",
+    Rejection.FEWER.value: "fewer devices are evicted by priority",
     Rejection.IDLE_FIRST.value: "idle work suffices",
 }
 _HALVES: Final[Mapping[str, str]] = {

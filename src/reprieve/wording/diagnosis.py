@@ -325,7 +325,7 @@ def sentence(diagnosis: Diagnosis) -> str:
     details = [detail.format_map(values) for detail in said.details if _has_values(detail, values)]
     if nodes:
         details.append(nodes)
-    elif diagnosis.filters and not _is_told(diagnosis):
+    elif diagnosis.filters and not _is_reported(diagnosis):
         details.append(_counted("nodes refused", diagnosis.filters))
     if diagnosis.reason is Reason.FULL and nodes and not diagnosis.deficit:
         return nodes  # it is not for amounts that nodes refuse the pods
@@ -345,7 +345,7 @@ def _missing(values: Mapping[str, str]) -> dict[str, str]:
     return {"missing": f"{missing} is" if missing == 1 else f"{missing} are"}
 
 
-def _is_told(diagnosis: Diagnosis) -> bool:
+def _is_reported(diagnosis: Diagnosis) -> bool:
     """Return whether what is lacking states all that the counts of the filters would."""
     return bool(diagnosis.nodes) or bool(
         diagnosis.deficit and set(diagnosis.filters) == {FilterName.NODE_RESOURCES_FIT}

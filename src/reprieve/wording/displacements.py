@@ -36,7 +36,7 @@ _MOST_REQUESTERS: Final = 3  # that are named
 REPEATED: Final = "DisplacedRepeatedly"
 _DIGITS: Final = 4
 _REPEATED: Final = {
-    Enforcement.TOLD: "that is told, and does not protect it",
+    Enforcement.TOLD: "that is reported, and does not protect it",
     Enforcement.EQUALS: "for a time it is not preempted for work without a higher priority",
     Enforcement.ALL: "for a time it is preempted for emergencies alone",
 }
@@ -47,7 +47,7 @@ _QUOTA_RULES: Final = {
         "a higher priority than the work that wanted its quota, or free quota in the ClusterQueue",
     ),
     "InCohortReclamation": (
-        "it used quota that another queue has lent and takes back",
+        "it used quota that another queue has lent and reclaims",
         "staying within the nominal quota of its own ClusterQueue",
     ),
     "InCohortFairSharing": (
@@ -65,11 +65,11 @@ _IDLE_RULES: Final = {
         "using its devices, a longer grace period, or a policy that never preempts it",
     ),
     "FewestIdle": (
-        "its devices were idle, and no other idle work with so few would have made the room",
+        "its devices were idle, and no other idle work with so few would have sufficed",
         "using its devices, a longer grace period, or a policy that never preempts it",
     ),
     "BesidePriority": (
-        "its devices were idle, and made the room together with work of lower priority",
+        "its devices were idle, and sufficed together with work of lower priority",
         "using its devices, a longer grace period, or a policy that never preempts it",
     ),
     "HoldsQuota": (
@@ -125,7 +125,7 @@ def spared_by(plane: str, rule: str) -> str:
 def repeated_text(times: int, window: int, enforcement: Enforcement) -> str:
     """Return the text about work that was displaced so often; `window` in nanoseconds."""
     return (
-        f"this line of work was displaced {times} times within {format_duration(window)}: "
+        f"this lineage was displaced {times} times within {format_duration(window)}: "
         f"{_REPEATED[enforcement]}"
     )
 

@@ -32,7 +32,7 @@ def estimate_text(
         case _:
             why = "when a protection or a pause has ended"
     assert estimate.at is not None
-    return f"not later than {when(estimate.at)}, {why}, if nobody comes before it"
+    return f"not later than {when(estimate.at)}, {why}, if no other work comes before it"
 
 
 def too_few(measured: Bound, where: str) -> str:

@@ -41,7 +41,7 @@ def harm_status(
     conditions = [
         ("Accepted", "False", "Invalid", fault)
         if fault
-        else ("Accepted", "True", "Accepted", "the operator goes by this budget"),
+        else ("Accepted", "True", "Accepted", "the operator applies this budget"),
         (
             "Exhausted",
             "True",

@@ -154,9 +154,9 @@ def conditions_after(
     conditions = list(existing)
     if step.phase_updated and step.events:
         text = event_text(step.events[0], workload)
-        _put(conditions, _phase_updated(step.status.phase, text.message, now))
+        _set(conditions, _phase_updated(step.status.phase, text.message, now))
     if step.metrics is not None:
-        _put_metrics(conditions, step.metrics, now)
+        _set_metrics(conditions, step.metrics, now)
     return conditions
 
 
@@ -169,7 +169,7 @@ def with_loop(existing: list[Condition], said: str, now: Nanos) -> list[Conditio
         return existing
     conditions = list(existing)
     status, reason = ("True", "Displaces") if said else ("False", "Over")
-    _put(conditions, Condition(LOOP, status, reason, said, format_instant(now)))
+    _set(conditions, Condition(LOOP, status, reason, said, format_instant(now)))
     return conditions
 
 
@@ -178,7 +178,7 @@ def marked_conditions(
 ) -> list[Condition]:
     """Return the conditions of a victim when it is marked."""
     conditions = list(existing)
-    _put(conditions, _phase_updated(Phase.PREEMPTING, started.message, now))
+    _set(conditions, _phase_updated(Phase.PREEMPTING, started.message, now))
     return conditions
 
 
@@ -218,7 +218,7 @@ def declined_text(declined: Declined) -> str:
             if not amounts:
                 return "each of its pods would have a node, but not all of them together"
             return (
-                "there are GPUs enough, but no node would have room for a pod that asks for "
+                "there are GPUs enough, but no node would have capacity for a pod that requests "
                 f"{amounts_text({n: a for n, a in declined.amounts.items() if n != 'pods'})}"
             )
         case Reason.NO_PENDING_POD:
@@ -245,10 +245,10 @@ def declined_text(declined: Declined) -> str:
         case Reason.OWNED:
             return "another plane decides about it"
         case Reason.NO_QUOTA:
-            return "no idle workload that may go holds the quota that it lacks"
+            return "no idle workload that may be evicted holds the quota that it lacks"
         case Reason.DELAYED:
             until = "" if declined.until is None else f" before {format_instant(declined.until)}"
-            return f"nobody is evicted for it{until} (preemptionDelay)"
+            return f"nothing is evicted for it{until} (preemptionDelay)"
         case Reason.DISPLACED:
             return "it was displaced lately, and no idle workload is evicted for its return"
         case Reason.NOT_CONFIRMED:
@@ -256,8 +256,8 @@ def declined_text(declined: Declined) -> str:
         case Reason.HELD:
             until = "" if declined.until is None else f" before {format_instant(declined.until)}"
             if declined.budget:
-                return f"harm budget {declined.budget} lets it not be displaced{until}"
-            return f"the governor of disruptions lets it not be displaced{until}"
+                return f"harm budget {declined.budget} protects it from being displaced{until}"
+            return f"the governor of disruptions protects it from being displaced{until}"
 
 
 def not_served(declined: Declined, *, by_sum: bool) -> EventText | None:
@@ -265,8 +265,8 @@ def not_served(declined: Declined, *, by_sum: bool) -> EventText | None:
 
     `by_sum`: the fit check adds up what idle work holds, and nothing else.
     """
-    told = (Reason.SHORT, Reason.NO_PLACEMENT, Reason.NO_PENDING_POD, Reason.DELAYED)
-    if declined.reason not in told:
+    reported = (Reason.SHORT, Reason.NO_PLACEMENT, Reason.NO_PENDING_POD, Reason.DELAYED)
+    if declined.reason not in reported:
         return None
     beside = "; with fit: Sum free GPUs do not count" if by_sum else ""
     message = f"No idle workload is preempted for it: {declined_text(declined)}{beside}"
@@ -281,7 +281,7 @@ def preemption_not_recorded(failure: str, pause: int) -> EventText:
 def took_too_long(seconds: float) -> EventText:
     """Return the event on a GpuWorkload about which deciding exceeded these seconds."""
     return decision_stopped(
-        f"Deciding about it took more than {seconds:g} s and was stopped; it is tried again later, "
+        f"Decisions about it exceeded {seconds:g} s and were stopped; it is tried again later, "
         "or when it changes"
     )
 
@@ -366,7 +366,7 @@ def _phase_updated(phase: Phase, message: str, now: Nanos) -> Condition:
     return Condition(PHASE_UPDATED, "True", f"Phase{phase.value}", message, format_instant(now))
 
 
-def _put(conditions: list[Condition], condition: Condition) -> None:
+def _set(conditions: list[Condition], condition: Condition) -> None:
     for index, known in enumerate(conditions):
         if known.type == condition.type:
             conditions[index] = condition
@@ -374,11 +374,11 @@ def _put(conditions: list[Condition], condition: Condition) -> None:
     conditions.append(condition)
 
 
-def _put_metrics(conditions: list[Condition], reason: MetricsReason, now: Nanos) -> None:
+def _set_metrics(conditions: list[Condition], reason: MetricsReason, now: Nanos) -> None:
     status = "True" if reason is MetricsReason.FRESH else "False"
     known = next((c for c in conditions if c.type == METRICS_AVAILABLE), None)
     if known is None and status == "True":
         return
     same = known is not None and known.status == status
     since = known.last_transition_time if known is not None and same else format_instant(now)
-    _put(conditions, Condition(METRICS_AVAILABLE, status, reason.value, _METRICS[reason], since))
+    _set(conditions, Condition(METRICS_AVAILABLE, status, reason.value, _METRICS[reason], since))

@@ -121,7 +121,7 @@ _TEXTS: Final[Mapping[Sentence, str]] = {
     Sentence.FOUND_POD: ("found a potential placement for pod on node {0}, preempting {1} victims"),
     Sentence.CHILD_FAILED: "composite pod group evaluation failed due to child error",
     Sentence.TOO_MANY_LEVELS: (
-        'the tree of pod group "{0}" has more than {1} levels, or goes round in a circle'
+        'the tree of pod group "{0}" has more than {1} levels, or is circular'
     ),
     Sentence.CLAIMS_DEALLOCATED: "deallocation and deletion of ResourceClaims completed",
     Sentence.SILENT: "",
@@ -296,7 +296,7 @@ def failed_scheduling(message: str) -> EventText:
 def took_too_long(seconds: float, pause: int) -> str:
     """Return the message of work about which deciding exceeded these seconds."""
     return (
-        f"deciding about it took more than {seconds:g} s and was stopped; tried again after "
+        f"decisions about it exceeded {seconds:g} s and were stopped; tried again after "
         f"{pause} s, or when it changes"
     )
 

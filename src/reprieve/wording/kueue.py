@@ -149,14 +149,14 @@ def flavors_considered(assignment: Assignment) -> str:
     """Return which flavors the scans looked at, those left out that fit without borrowing."""
     parts = []
     for pod_set in assignment.pod_sets:
-        told = _told(pod_set.considered)
-        if told:
-            parts.append(f"{pod_set.name}: {', '.join(told)}")
+        reported = _reported(pod_set.considered)
+        if reported:
+            parts.append(f"{pod_set.name}: {', '.join(reported)}")
     return " | ".join(parts)
 
 
-def _told(considered: Sequence[Considered]) -> list[str]:
-    told = []
+def _reported(considered: Sequence[Considered]) -> list[str]:
+    reported = []
     for each in considered:
         if each.fits and not each.level:
             continue
@@ -164,5 +164,5 @@ def _told(considered: Sequence[Considered]) -> list[str]:
         words = [mode if each.possibility is None else f"preemptionMode={each.possibility}"]
         if each.level:
             words.append(f"borrow={each.level}")
-        told.append(f"{each.flavor}({';'.join([*words, *each.reasons])})")
-    return told
+        reported.append(f"{each.flavor}({';'.join([*words, *each.reasons])})")
+    return reported

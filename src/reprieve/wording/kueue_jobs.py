@@ -40,7 +40,7 @@ CHILD: Final = "Kueue managed child job suspended"
 NON_SUSPENDABLE: Final = "NonSuspendableInPreemptibleQueue"
 #: Event about pods that were not gated at their creation.
 NOT_GATED: Final = (
-    "this pod was not held back at its creation, since no webhook was asked; it runs without "
+    "this pod was not held back at its creation, since no webhook was called; it runs without "
     "quota, and is ended after a minute"
 )
 #: Warning about pods that are gated and that nobody lets go.
@@ -57,7 +57,7 @@ def surplus_text(group: str, count: int) -> str:
     """Return why a pod stays gated although its group has quota."""
     return (
         f"pod group '{group}' may have {count} pods and has them: this one is one more, and stays "
-        "gated until one of them is gone, or the group is queued again with more"
+        "gated until one of them is deleted, or the group is queued again with more"
     )
 
 
@@ -88,7 +88,7 @@ def surplus_replicas(kind: str, count: int, total: int) -> str:
 def set_not_gated(kind: str) -> str:
     """Return the warning about a set whose pods run without quota."""
     return (
-        f"no webhook was asked when this {kind} was made: its pods were not held back, and run "
+        f"no webhook was called when this {kind} was made: its pods were not held back, and run "
         "without quota; they are ended after a minute, made again, held back and queued"
     )
 
@@ -104,7 +104,7 @@ def exposed(kind: str, namespace: str, local_queue: str, settings: Sequence[str]
 def orphaned(key: str) -> str:
     """Return the text about the Workload of a deleted pod."""
     return (
-        f"Workload '{key}' is declared finished: its pod is gone, and a pod of its own is not "
+        f"Workload '{key}' is declared finished: its pod was deleted, and a pod of its own is not "
         "started again"
     )
 

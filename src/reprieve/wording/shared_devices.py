@@ -73,14 +73,14 @@ def _message(sharing: Sharing) -> str:
             )
         case SharingReason.SHARE:
             return (
-                f"Its pods ask for a share of a GPU ({sharing.name}): the exporter reports the use "
+                f"Its pods request a share of a GPU ({sharing.name}): the exporter reports the use "
                 "of the whole device or none. Read HAMi's monitor (vendor hami) for that of shares"
             )
         case _:
             return (
                 f"Node {sharing.name} shares its GPUs ({sharing.reason}): the exporter reports a "
                 "device for one of its pods, or its whole use for each. Pods without samples are "
-                "never idle, the others only while nobody uses the device"
+                "never idle, the others only while none of them uses the device"
             )
 
 

@@ -107,7 +107,7 @@ def test_the_forest_says_what_the_snapshot_says() -> None:
         random.shuffle(rows)
         forest = Forest(trees=True)
         for row in rows:
-            forest.put(row)
+            forest.apply(row)
         gone = random.choice(rows)
         forest.remove(gone.key)
         snapshot = snapshot_of(*(row for row in rows if row is not gone))
@@ -125,7 +125,7 @@ def test_the_forest_says_what_the_snapshot_says() -> None:
 
 def test_with_the_gate_off_every_group_stands_for_itself() -> None:
     forest = Forest()
-    forest.put(composite("root"))
-    forest.put(group("g", parent="root"))
+    forest.apply(composite("root"))
+    forest.apply(group("g", parent="root"))
     assert forest.root("default/g") == (Way.ROOT, "default/g")
     assert forest.children(f"{COMPOSITE}default/root") == []

@@ -218,7 +218,7 @@ def test_what_is_held_follows_claims_that_come_change_and_go() -> None:
             snapshot = state.snapshot()
             kept = device_state.DeviceState(simulation(snapshot))._use
             anew = device_state.DeviceState(simulation(replace(snapshot, derived=Derived())))._use
-            assert kept.taken().tolist() == anew.taken().tolist()
+            assert kept.use_numbers().tolist() == anew.use_numbers().tolist()
             for each in kept._published.numbered:
                 assert kept.free(each, ()) == anew.free(each, ()), each.id
 

@@ -77,7 +77,7 @@ def told(seed: int, seen: Counter[str]) -> tuple[list[Any], Any]:
     inventory = Inventory(view)
     use = DeviceUse(inventory.published)
     for each in held:
-        use.take(each, ())
+        use.use(each, ())
     said: list[Any] = []
     for index in [*range(NODES), *range(NODES)]:
         try:
@@ -90,7 +90,7 @@ def told(seed: int, seen: Counter[str]) -> tuple[list[Any], Any]:
         seen["yes" if answer else "no"] += 1
         if answer:
             # From now on it is held.
-            use.take(answer[0][0].id, answer[0][0].consumed)
+            use.use(answer[0][0].id, answer[0][0].consumed)
     return said, inventory.selected(request.alternatives[0]).known
 
 

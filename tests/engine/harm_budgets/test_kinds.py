@@ -54,7 +54,7 @@ class _Cluster:
                 start = random.choice((NEVER, self.now, self.now - random.randrange(5_000)))
                 row = random.choice("abc"), random.choice((1, 4, 6)), start, random.randrange(3)
                 self.there[uid] = row
-                self.kinds.put(uid, *row)
+                self.kinds.apply(uid, *row)
             case 4 | 5:
                 self.there.pop(uid, None)
                 self.kinds.remove(uid)

@@ -16,7 +16,7 @@ from reprieve.engine.notice.expected import (
     counts_from,
     likely_loss,
     likely_wait,
-    told_units,
+    with_notice,
 )
 
 _TERMS = st.builds(
@@ -49,9 +49,9 @@ def test_work_that_would_be_told_counts_as_if_it_had_saved_lately() -> None:
 
 def test_who_has_just_saved_is_not_told_and_who_would_lose_hours_is() -> None:
     sure = Terms(300, 60, credit=WHOLE)
-    assert told_units([AtStake(10, 8, sure)], 8) == (False,)
-    assert told_units([AtStake(7_200, 8, sure)], 8) == (True,)
-    assert told_units([AtStake(7_200, 8)], 8) == (False,)
+    assert with_notice([AtStake(10, 8, sure)], 8) == (False,)
+    assert with_notice([AtStake(7_200, 8, sure)], 8) == (True,)
+    assert with_notice([AtStake(7_200, 8)], 8) == (False,)
 
 
 @given(_UNITS, st.integers(0, 64))
@@ -66,7 +66,7 @@ def test_no_other_choice_of_units_costs_less(units: list[AtStake], asking: int) 
         )
         return lost * WAITS_FOR_ONE_LOST + asking * max(waits, default=0)
 
-    chosen = told_units(units, asking)
+    chosen = with_notice(units, asking)
     assert not any(
         is_told and not each.terms.time for each, is_told in zip(units, chosen, strict=True)
     )

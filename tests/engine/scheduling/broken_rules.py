@@ -26,12 +26,12 @@ def skip_the_reprieve_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
         del self
         return dict.fromkeys(units, FilterName.NODE_RESOURCES_FIT)
 
-    monkeypatch.setattr(reprieve._Board, "put_each", nobody)
+    monkeypatch.setattr(reprieve._Board, "restore_each", nobody)
 
 
 def take_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first unit that could return goes all the same."""
-    whole = reprieve._Board.put_each
+    whole = reprieve._Board.restore_each
 
     def all_but_one(self: reprieve._Board, units: Sequence[int]) -> dict[int, FilterName]:
         refused = whole(self, units)
@@ -39,7 +39,7 @@ def take_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
         more = {} if spared is None else {spared: FilterName.NODE_RESOURCES_FIT}
         return {**refused, **more}
 
-    monkeypatch.setattr(reprieve._Board, "put_each", all_but_one)
+    monkeypatch.setattr(reprieve._Board, "restore_each", all_but_one)
 
 
 def see_less_room(monkeypatch: pytest.MonkeyPatch) -> None:

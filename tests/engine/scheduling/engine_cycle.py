@@ -126,7 +126,7 @@ def forest_of(snapshot: Snapshot) -> Forest:
     forest = Forest(trees=True)
     for row in snapshot.group_rows:
         if row is not None:
-            forest.put(row)
+            forest.apply(row)
     return forest
 
 

@@ -19,7 +19,7 @@ from tests.engine.builders import node, pod, snapshot_of
 from tests.oracle.mixtures import Held, ways
 
 POLICY = Policy(choice=VictimChoice.BEST).beside_others()
-FAR_FEWER = "far fewer devices have to go by priority"
+FAR_FEWER = "far fewer devices are evicted by priority"
 TO_OTHERS = "what comes free goes to others that wait, with a higher priority"
 
 

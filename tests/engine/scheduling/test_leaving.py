@@ -7,7 +7,7 @@ from dataclasses import replace
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.confirming import refusal
-from reprieve.engine.scheduling.nodes.leaving import PutOff
+from reprieve.engine.scheduling.nodes.leaving import Delayed
 from reprieve.engine.scheduling.outcome import Attempt, Nominate, Unit
 from reprieve.engine.scheduling.session import Session
 from tests.engine.builders import group, node, pod, snapshot_of
@@ -25,7 +25,7 @@ def attempted(*, patient: bool, ends: bool = False) -> Attempt:
         node("n0", gpus=4), node("n1", gpus=4), taken, group("gang", min_count=2), *members
     )
     unit = Unit(tuple(each.uid for each in members), "default/gang")
-    waits = PutOff(patient=frozenset([unit] if patient else []))
+    waits = Delayed(patient=frozenset([unit] if patient else []))
     attempt = Session(snapshot, Policy(), waits=waits).attempt(unit)
     assert attempt is not None
     return attempt

@@ -15,7 +15,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.mixtures import mixture
-from reprieve.engine.scheduling.nodes.leaving import PutOff, left_out
+from reprieve.engine.scheduling.nodes.leaving import Delayed, left_out
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
@@ -57,7 +57,7 @@ def answer(
     grouped: bool,
     most: int = 0,
     policy: Policy | None = None,
-    begun: list[PutOff] | None = None,
+    begun: list[Delayed] | None = None,
 ) -> tuple[Mixture | None, Snapshot, list[Unit]]:
     """Return what the engine names; `begun`: what it said of each session that it began."""
     pods = [
@@ -81,7 +81,7 @@ def answer(
     idle = [IdlePods(name, tuple(uids)) for name, uids in sorted(members.items())]
     policy = policy or (BEST if most else Policy())
 
-    def begin(waits: PutOff) -> Session:
+    def begin(waits: Delayed) -> Session:
         if begun is not None:
             begun.append(waits)
         return Session(snapshot, policy, waits=waits)
@@ -178,7 +178,7 @@ def test_on_many_nodes_few_sets_are_tried_where_priority_alone_is_enough() -> No
     tries = []
     for more in (0, 4_998):
         nodes = {"n0": 8, "n1": 8} | {f"m{n}": 0 for n in range(more)}
-        sessions: list[PutOff] = []
+        sessions: list[Delayed] = []
         found, _, _ = answer(nodes, held, [7], grouped=False, policy=BEST, begun=sessions)
         tries.append(len(sessions))
         assert found is None or len(found.idle) == 4
@@ -217,7 +217,7 @@ def test_the_rest_of_the_room_is_proven_without_the_pods_that_idle_work_leaves()
     found, snapshot, (unit,) = answer(nodes, held, [8], grouped=False)
     assert found is not None and found.idle == ("u",)
     gone = frozenset({Uid("pod-a")})
-    session = Session(snapshot, Policy(), waits=PutOff(without={unit: gone}))
+    session = Session(snapshot, Policy(), waits=Delayed(without={unit: gone}))
     attempt = session.attempt(unit)
     assert attempt is not None and attempt.plan is not None
     assert [each.root.uid for each in attempt.plan.victims] == ["pod-b"]
@@ -228,7 +228,7 @@ def test_the_rest_of_the_room_is_proven_without_the_pods_that_idle_work_leaves()
 def test_a_unit_is_never_placed_on_room_that_idle_work_has_not_left_yet() -> None:
     held = [Held("a", "n0", 8, PRIORITY, "u")]
     _, snapshot, (unit,) = answer({"n0": 8}, held, [8], grouped=False)
-    session = Session(snapshot, Policy(), waits=PutOff(without={unit: frozenset({Uid("pod-a")})}))
+    session = Session(snapshot, Policy(), waits=Delayed(without={unit: frozenset({Uid("pod-a")})}))
     attempt = session.attempt(unit)
     assert attempt is not None and attempt.plan is None
     assert [(each.bind, each.nominate) for each in attempt.members] == [("", "n0")]

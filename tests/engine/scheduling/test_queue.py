@@ -80,7 +80,7 @@ class Site:
 
     def add_group(self, row: GroupRow) -> None:
         before = self.facts.forest.get(row.key)
-        self.facts.forest.put(row)
+        self.facts.forest.apply(row)
         lowered = before is not None and (row.min_count or 0) < (before.min_count or 0)
         self.queue.group_changed(row.key, self.now, lowered=lowered)
 

@@ -48,7 +48,7 @@ def test_one_namespace_is_tried_by_priority_and_in_queue_time_whatever_is_put_ba
             order = sorted(waiting, key=lambda uid: waiting[uid])
             assert [unit.pods[0] for unit in units] == order[: len(taken)]
             for unit in units[1:]:
-                site.queue.put_back(unit, site.now)
+                site.queue.restore(unit, site.now)
             del waiting[order[0]]
 
 
@@ -89,7 +89,7 @@ def test_who_was_not_tried_has_its_place_and_its_turn_again() -> None:
     site.done(first, Outcome.REJECTED, {first.pods[0]: (FIT,)})
     for unit in taken[1:]:
         assert unit is not None
-        site.queue.put_back(unit, site.now)
+        site.queue.restore(unit, site.now)
     site.add(pod("c0", namespace="c"))
     assert tried(site, 6) == ["b0", "c0", "a1", "b1", "a2", "b2"]
 
@@ -115,6 +115,6 @@ def test_putting_back_leaves_nothing_behind() -> None:
         taken = [site.queue.pop(site.now) for _ in range(64)]
         for unit in taken:
             assert unit is not None
-            site.queue.put_back(unit, site.now)
+            site.queue.restore(unit, site.now)
     assert turns._places < 3_000
     assert sum(len(each.turns) for each in turns._equals.values()) < 3_000

@@ -243,7 +243,7 @@ def test_a_tree_with_too_many_levels_is_an_error_that_says_so() -> None:
     attempt = tried(snapshot, key="default/g")
     assert (attempt.code, attempt.scheduler_error) == (Code.ERROR, True)
     assert explanation_text(attempt.status[0]) == (
-        'the tree of pod group "g" has more than 4 levels, or goes round in a circle'
+        'the tree of pod group "g" has more than 4 levels, or is circular'
     )
 
 

@@ -19,7 +19,7 @@ export function startWords(estimate: Json | undefined): string {
   const ended = estimate["basis"] === "DeclaredRunTime"
     ? `when ${textOf(estimate["holder"])} ends at the latest (${textOf(estimate["field"])})`
     : "when a protection or a pause has ended";
-  return `${by}, ${ended}, if nobody comes before it`;
+  return `${by}, ${ended}, if no other work comes before it`;
 }
 
 /** With how much less free something else becomes of it; empty where that is not known. */

@@ -20,9 +20,9 @@ test("a start is told with what it is known by", () => {
   assert.match(startWords(estimate({ basis: "VictimsLeave", notLaterThan: at })), /^Not later than 2026-11-23 .*, when those that are preempted have ended$/);
   assert.match(
     startWords(estimate({ basis: "DeclaredRunTime", notLaterThan: at, holder: "Job a/b", field: "spec.activeDeadlineSeconds" })),
-    /, when Job a\/b ends at the latest \(spec.activeDeadlineSeconds\), if nobody comes before it$/,
+    /, when Job a\/b ends at the latest \(spec.activeDeadlineSeconds\), if no other work comes before it$/,
   );
-  assert.match(startWords(estimate({ basis: "ProtectionEnds", notLaterThan: at })), /, when a protection or a pause has ended, if nobody comes before it$/);
+  assert.match(startWords(estimate({ basis: "ProtectionEnds", notLaterThan: at })), /, when a protection or a pause has ended, if no other work comes before it$/);
 });
 
 test("a margin names what becomes of it where, and who waits for whom", () => {

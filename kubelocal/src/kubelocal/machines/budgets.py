@@ -34,9 +34,9 @@ class DisruptionController:
 
     def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
         if change.resource == _BUDGETS and change.type is ChangeType.DELETED:
-            list(self._selections.take_in(change, before))
+            list(self._selections.observe(change, before))
             return []
-        return self._selections.take_in(change, before)
+        return self._selections.observe(change, before)
 
     async def reconcile(self, key: Key) -> int | None:
         budget = self._informer.at(key)

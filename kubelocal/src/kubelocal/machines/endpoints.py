@@ -40,7 +40,7 @@ class EndpointsController:
             if labels.items() >= _LABELS.items():
                 namespace = change.object["metadata"].get("namespace", "")
                 return [Key(_SERVICES, namespace, labels["kubernetes.io/service-name"])]
-        return self._selections.take_in(change, before)
+        return self._selections.observe(change, before)
 
     async def reconcile(self, key: Key) -> None:
         service = self._informer.at(key)

@@ -58,9 +58,9 @@ class Scheduler:
 
     def concerns(self, change: Change, before: Object | None) -> Iterable[str]:
         if change.resource == "nodes":
-            return [_QUEUE] if self._take_in_node(change, before) else []
+            return [_QUEUE] if self._observe_node(change, before) else []
         if change.resource == "pods":
-            return [_QUEUE] if self._take_in_pod(change, before) else []
+            return [_QUEUE] if self._observe_pod(change, before) else []
         return []
 
     async def reconcile(self, key: str) -> int | None:
@@ -115,7 +115,7 @@ class Scheduler:
             await self._informer.update("pods", updated, subresource="status")
             self._recorder.warning(pod, "FailedScheduling", message)
 
-    def _take_in_node(self, change: Change, before: Object | None) -> bool:
+    def _observe_node(self, change: Change, before: Object | None) -> bool:
         name = change.object["metadata"]["name"]
         if change.type is ChangeType.DELETED:
             if self._nodes.pop(name, None) is not None:
@@ -142,7 +142,7 @@ class Scheduler:
         self._rejected.clear()
         return bool(self._waiting)
 
-    def _take_in_pod(self, change: Change, before: Object | None) -> bool:
+    def _observe_pod(self, change: Change, before: Object | None) -> bool:
         pod, uid = change.object, change.object["metadata"]["uid"]
         gone = change.type is ChangeType.DELETED
         was = self._placed.pop(uid, None)

@@ -30,18 +30,18 @@ class Selections:
         # For the same keys: the keys of the pods that match.
         self._members: dict[Key, dict[Key, None]] = {}
 
-    def take_in(self, change: Change, before: Object | None) -> Iterable[Key]:
+    def observe(self, change: Change, before: Object | None) -> Iterable[Key]:
         """Return the objects that this change concerns: itself, or those that match the pod."""
         if change.resource == self._resource:
-            return [self._take_in_object(change)]
-        return self._take_in_pod(change, before) if change.resource == "pods" else []
+            return [self._observe_object(change)]
+        return self._observe_pod(change, before) if change.resource == "pods" else []
 
     def pods(self, key: Key) -> list[Object]:
         """Return the pods that the object selects."""
         found = (self._informer.at(pod) for pod in self._members.get(key, ()))
         return [pod for pod in found if pod is not None]
 
-    def _take_in_object(self, change: Change) -> Key:
+    def _observe_object(self, change: Change) -> Key:
         key = key_of(self._resource, change.object)
         known = self._selectors[key.namespace]
         if change.type is ChangeType.DELETED:
@@ -59,7 +59,7 @@ class Selections:
             }
         return key
 
-    def _take_in_pod(self, change: Change, before: Object | None) -> Iterable[Key]:
+    def _observe_pod(self, change: Change, before: Object | None) -> Iterable[Key]:
         pod = key_of("pods", change.object)
         labels, gone = change.object["metadata"].get("labels"), change.type is ChangeType.DELETED
         same = not gone and before is not None and _state(before) == _state(change.object)

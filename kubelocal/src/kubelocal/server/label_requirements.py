@@ -71,7 +71,7 @@ def parse_requirements(text: str) -> tuple[Requirement, ...]:
         requirements.append(_requirement(tokens))
         if tokens.at_end():
             break
-        found = tokens.take()
+        found = tokens.next_token()
         if found != ",":
             raise bad_request(f"found '{found}', expected: ',' or 'end of string'")
         if not (tokens.at_word() or tokens.peek() == "!"):
@@ -83,7 +83,7 @@ def _requirement(tokens: _Tokens) -> Requirement:
     absent = tokens.accept("!")
     if not tokens.at_word():
         raise _unparsable(f"found '{tokens.peek()}', expected: identifier")
-    key = tokens.take()
+    key = tokens.next_token()
     problems = qualified_name_problems(key)
     if problems:
         raise _unparsable(f"<nil>: Invalid value: {_quoted(key)}: {'; '.join(problems)}")
@@ -91,7 +91,7 @@ def _requirement(tokens: _Tokens) -> Requirement:
         return Requirement(key, "absent", frozenset())
     if tokens.at_end() or tokens.peek() == ",":
         return Requirement(key, "exists", frozenset())
-    sign = tokens.take()
+    sign = tokens.next_token()
     operator = _OPERATORS.get(sign)
     if operator is None:
         raise _unparsable(f"found '{sign}', expected: in, notin, =, ==, !=, gt, lt")
@@ -107,7 +107,7 @@ def _exact_value(tokens: _Tokens) -> str:
         return ""
     if not tokens.at_word():
         raise _unparsable(f"found '{tokens.peek()}', expected: identifier")
-    return tokens.take()
+    return tokens.next_token()
 
 
 def _values(tokens: _Tokens) -> set[str]:
@@ -121,7 +121,7 @@ def _values(tokens: _Tokens) -> set[str]:
     values: set[str] = set()
     while not tokens.accept(")"):
         if tokens.at_word():
-            values.add(tokens.take())
+            values.add(tokens.next_token())
             if tokens.at_end() or tokens.peek() not in (",", ")"):
                 raise _unparsable(f"found '{tokens.peek()}', expected: ',' or ')'")
         elif tokens.accept(","):
@@ -165,7 +165,7 @@ class _Tokens:
         """Return the next sign or word, an empty text at the end."""
         return _END if self.at_end() else "".join(self._tokens[self._place])
 
-    def take(self) -> str:
+    def next_token(self) -> str:
         found = self.peek()
         self._place += 1
         return found

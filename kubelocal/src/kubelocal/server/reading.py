@@ -254,10 +254,10 @@ class Watching:
 
     def version(self) -> str:
         """Return the version up to which this watch has got everything."""
-        told = self.subscription.revision
+        reported = self.subscription.revision
         if self.subscription.caught_up:
-            told = max(told, self._store.published)
-        return str(max(self.start, told))
+            reported = max(reported, self._store.published)
+        return str(max(self.start, reported))
 
     def _seen(self, event: StoredEvent) -> Seen | None:
         now = event.type is not EventType.DELETED and matches(

@@ -42,11 +42,11 @@ def free_indexes(
     spec: dict[str, Any], status: dict[str, Any], pods: Sequence[Object], most: int
 ) -> list[int]:
     """Return up to `most` indexes that are neither done, failed nor worked on, lowest first."""
-    taken = completed_indexes(status, pods) | failed_indexes(spec, status, pods)
+    chosen = completed_indexes(status, pods) | failed_indexes(spec, status, pods)
     for pod in pods:
         if is_active(pod):
-            taken |= _index(pod)
-    free = (index for index in range(spec.get("completions") or 0) if index not in taken)
+            chosen |= _index(pod)
+    free = (index for index in range(spec.get("completions") or 0) if index not in chosen)
     return list(islice(free, most))
 
 

@@ -161,13 +161,13 @@ class _Look:
 
     def _count(self, succeeded: int) -> None:
         status = self._status
-        _put(status, "active", len(self._active) + self._made)
-        _put(status, "succeeded", succeeded)
-        _put(status, "failed", self._tally.all_failed)
+        _set(status, "active", len(self._active) + self._made)
+        _set(status, "succeeded", succeeded)
+        _set(status, "failed", self._tally.all_failed)
         status["ready"] = sum(map(is_ready, self._active))
         status["terminating"] = self._terminating
         if self._indexed:
-            _put(status, "completedIndexes", format_ranges(self._done))
+            _set(status, "completedIndexes", format_ranges(self._done))
         if self._spec.get("backoffLimitPerIndex") is not None:
             status["failedIndexes"] = format_ranges(self._lost)
         status.setdefault("uncountedTerminatedPods", {})
@@ -261,7 +261,7 @@ def _after_the_end(job: Object, now: Nanos) -> Outcome:
     return Outcome([], rest) if rest > 0 else Outcome([Delete(job)])
 
 
-def _put(status: Object, name: str, value: int | str) -> None:
+def _set(status: Object, name: str, value: int | str) -> None:
     if value:
         status[name] = value
     else:

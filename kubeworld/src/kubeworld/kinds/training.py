@@ -69,9 +69,9 @@ def _train(container: Object, trainer: Object) -> None:
 
 def _patch(spec: Object, patch: Object) -> None:
     """Merge a patch of the pods of replicated jobs, which names the jobs."""
-    told = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
+    reported = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
     jobs = {each.get("name"): each for each in spec.get("replicatedJobs") or ()}
-    for each in told.get("replicatedJobs") or ():
+    for each in reported.get("replicatedJobs") or ():
         job = jobs.get(each.get("name"))
         more = ((each.get("template") or {}).get("spec") or {}).get("template")
         if job is not None and isinstance(more, dict):

@@ -11,7 +11,7 @@ from typing import Any
 
 from kubeworld.units.untrusted import LONGEST_NAME, Unreadable, read_integer
 
-__all__ = ["first", "indexed", "put", "total", "values"]
+__all__ = ["first", "indexed", "set_at", "total", "values"]
 
 Json = dict[str, Any]
 
@@ -65,7 +65,7 @@ def total(obj: Any, path: str) -> int:
     return found
 
 
-def put(obj: Json, path: str, value: Any) -> None:
+def set_at(obj: Json, path: str, value: Any) -> None:
     """Write `value` at `path`, making the objects on the way."""
     *way, last = path.split(".")
     for name in way:

@@ -2,7 +2,7 @@
 
 They stand in the operator's namespace and name objects by uid. An object that came back under
 another uid is found by its name: that of the same object, or one as its controller gives them.
-What a victim's tenant may know stands in `told_disruptions`.
+What a victim's tenant may know stands in `reported_disruptions`.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ def _as_preemptor(stages: Sequence[Preemption], names: Mapping[str, str]) -> Dis
     # Two records may name one victim, which went once.
     victims = list({v.root.uid: v for each in stages for v in each.spec.victims}.values())
     # What is open is not over because an earlier stage is.
-    told = stages[-1:] if record.status.phase.open else stages
-    states = {state.state for each in told for state in victim_states(each).values()}
+    reported = stages[-1:] if record.status.phase.open else stages
+    states = {state.state for each in reported for state in victim_states(each).values()}
     rules = {
         rule_text(each.spec.plane, victim.rule) for each in stages for victim in each.spec.victims
     }

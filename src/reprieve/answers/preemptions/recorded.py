@@ -33,13 +33,13 @@ from reprieve.records.scheduling.replay import (
 from reprieve.records.scheduling.story import pod_answer_text, pod_story, pods_named
 from reprieve.units.errors import ReprieveError
 
-__all__ = ["Replays", "answers", "differences", "judged", "told"]
+__all__ = ["Replays", "answers", "differences", "judged", "reported"]
 
 Replays = Replay | SchedulingReplay | QuotaReplay
 _KEPT: Final = "those that are waiting for GPUs, idle or on their way out"
 
 
-def told(record: Preemption, replay: Replays | None, *, everything: bool) -> list[str]:
+def reported(record: Preemption, replay: Replays | None, *, everything: bool) -> list[str]:
     """Return the lines of the story; `replay` None shows what stands in the record itself."""
     if isinstance(replay, SchedulingReplay):
         return pod_story(record, replay, everything=everything)

@@ -29,6 +29,7 @@ from reprieve.cli.sessions.opening import has_display, open_page
 from reprieve.cli.sessions.page_process import PageProcess
 from reprieve.cli.sessions.published_settings import PublishedSettings
 from reprieve.cli.texts.narrator import Narrator
+from reprieve.scenarios.creating import create_or_update
 from reprieve.scenarios.demo.cast import Pace
 from reprieve.scenarios.demo.director import Director
 from reprieve.scenarios.demo.expiry import expire_events
@@ -38,7 +39,6 @@ from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embed
 from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import CLUSTER_QUEUES
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.scenarios.put import put
 from reprieve.scenarios.result import Outcome, ScenarioResult, StepResult
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.stage import Stage
@@ -162,7 +162,7 @@ class UpSession:
             {_METRICS: metrics_endpoint, **scenario.operator_env},
             yaml.safe_dump(config) if config else "",
         )
-        await put(stage.objects, settings.config_map())
+        await create_or_update(stage.objects, settings.config_map())
 
     def _operator_arguments(self) -> tuple[str, ...]:
         """Return the flags of the operator."""

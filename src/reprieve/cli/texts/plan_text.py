@@ -96,17 +96,19 @@ def _lines(
         yield f"  {_IN_VAIN}"
     yield from _victims(answer.victims, form, shown, answer.snapshot.at)
     for each in answer.borrowed[:shown]:
-        yield from _told(_borrowed_text(each), form, "  ")
+        yield from _reported(_borrowed_text(each), form, "  ")
     if answer.fragile is not None:
-        yield from _told(_fragile_text(answer, answer.fragile), form, "  fragile: ")
+        yield from _reported(_fragile_text(answer, answer.fragile), form, "  fragile: ")
     yield from _placement(answer, shown)
     if not answer.rest:
         yield "  the cluster did not come to rest within 30 minutes: this is how far it came"
     for warning in answer.warnings[: shown and min(shown, _NOTES)]:
-        yield from _told(warning, form, "  note: ")
+        yield from _reported(warning, form, "  note: ")
     unseen = "; nor ".join(unseen_texts(answer.snapshot))
     if unseen:
-        yield from _told(f"figures are lower bounds: you may not list {unseen}", form, "how sure: ")
+        yield from _reported(
+            f"figures are lower bounds: you may not list {unseen}", form, "how sure: "
+        )
     yield f"decided by {' and '.join(controllers)}; nothing is submitted and nothing is reserved"
 
 
@@ -140,9 +142,9 @@ def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
     if outcome.priority is not None:
         said.append(f"priority {outcome.priority}")
     title = safe(f"{outcome.kind} {_name(outcome)}")
-    yield from _told("; ".join(said), form, f"{title}   ") if said else (title,)
+    yield from _reported("; ".join(said), form, f"{title}   ") if said else (title,)
     needs = _needs_text(outcome)
-    yield from _told(needs, form, f"  {_HEADLINES[outcome.verdict]}{'   ' if needs else ''}")
+    yield from _reported(needs, form, f"  {_HEADLINES[outcome.verdict]}{'   ' if needs else ''}")
     if outcome.pods_without_victims is not None:
         pods = counted(outcome.pods_without_victims, "pod")
         yield f"  without preemption: {pods} now"
@@ -150,19 +152,19 @@ def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
         pods = f"{outcome.pods_on_empty_cluster:,} of {counted(outcome.pods, 'pod')}"
         yield f"  even on the empty cluster: {pods} placed"
     if outcome.message:
-        yield from _told(f"{outcome.reason}: {outcome.message}", form, "    ")
+        yield from _reported(f"{outcome.reason}: {outcome.message}", form, "    ")
     if outcome.diagnosis is not None:
         for place, step in enumerate(_next_steps(outcome, outcome.diagnosis)):
             untried = "" if outcome.diagnosis.fixes else ", not tried"
-            yield from _told(step, form, "    or: " if place else f"    next{untried}: ")
+            yield from _reported(step, form, "    or: " if place else f"    next{untried}: ")
     if outcome.idle is not None:
         idle = f"{outcome.idle.reason}: {outcome.idle.text}"
-        yield from _told(idle, form, "    no idle work is preempted: ")
+        yield from _reported(idle, form, "    no idle work is preempted: ")
         if outcome.idle.itself:
             yield f'    opt in: annotate it with {OPT_IN}: "true"'
     if outcome.estimate is not None:
         start = estimate_text(outcome.estimate, lambda at: ago(at, now), duration)
-        yield from _told(start, form, "    start: ")
+        yield from _reported(start, form, "    start: ")
 
 
 def _next_steps(outcome: Outcome, diagnosis: Diagnosis) -> list[str]:
@@ -253,7 +255,7 @@ def _victims(
     names, devices = (max(len(row[column]) for row in rows) for column in (0, 1))
     for name, given, why in rows:
         start = f"     {name:{names}}  " + (f"{given:{devices}}  " if devices else "")
-        yield from _told(why, form, start)
+        yield from _reported(why, form, start)
     yield from _more(len(victims), shown, "victims")
 
 
@@ -262,11 +264,11 @@ def _why(victim: Displaced, now: Nanos) -> str:
     why = rule_text(victim.plane, victim.rule)
     saved = "" if victim.saved is None else f"saved {duration(now - victim.saved)} ago"
     turn = "in turn, for others than this" if victim.in_turn else ""
-    told = ""
-    if victim.told is not None and victim.goes_by is not None:
-        at, by = format_instant(victim.told), format_instant(victim.goes_by)
-        told = f"would be told at {at}, goes at {by} at the latest"
-    return "; ".join(each for each in (turn, why, saved, told) if each)
+    reported = ""
+    if victim.reported is not None and victim.goes_by is not None:
+        at, by = format_instant(victim.reported), format_instant(victim.goes_by)
+        reported = f"would be told at {at}, goes at {by} at the latest"
+    return "; ".join(each for each in (turn, why, saved, reported) if each)
 
 
 def _devices(victims: Sequence[Displaced]) -> str:
@@ -298,7 +300,7 @@ def _name(each: Outcome | Displaced) -> str:
     return f"{each.namespace}/{each.name}" if each.namespace else each.name
 
 
-def _told(text: str, form: _Form, start: str = "") -> Iterator[str]:
+def _reported(text: str, form: _Form, start: str = "") -> Iterator[str]:
     """Yield a text behind `start`, wrapped below itself."""
     width = form.style.width - (len(start) or 2)
     lines = wrapped(text, width)

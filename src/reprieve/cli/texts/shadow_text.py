@@ -12,7 +12,7 @@ from typing import Final
 
 from reprieve.answers.layout import safe, wrapped
 from reprieve.answers.quantities import counted, listed
-from reprieve.shadow.comparison import Comparison, Taken, Verdict
+from reprieve.shadow.comparison import ChosenVictim, Comparison, Verdict
 from reprieve.shadow.document import Document, Sums
 from reprieve.wording.harm_budgets import day_text, wait_text
 
@@ -34,7 +34,7 @@ def shadow_text(found: Document, width: int, *, everything: bool = False) -> Ite
         yield "No preemptions are recorded."
     else:
         yield from _sums(found)
-    for each in _put_off(found):
+    for each in _delayed(found):
         yield from wrapped(safe(each), width)
     for each in found.unread[: None if everything else _REASONS]:
         yield from wrapped(f"not read: {each}", width)
@@ -53,7 +53,7 @@ def shadow_text(found: Document, width: int, *, everything: bool = False) -> Ite
             yield f"and {len(different) - len(shown):,} more (--all names them)"
 
 
-def _put_off(found: Document) -> Iterator[str]:
+def _delayed(found: Document) -> Iterator[str]:
     """Yield what harm budgets would have cost whom."""
     for each in found.put_off:
         several = len(each.budgets) > 1
@@ -138,11 +138,11 @@ def _row(demand: Sequence[Comparison]) -> tuple[str, ...]:
     )
 
 
-def _named(taken: Sequence[Taken], others: Sequence[Taken]) -> str:
+def _named(victims: Sequence[ChosenVictim], others: Sequence[ChosenVictim]) -> str:
     """Return the victims of this side alone, and how many on both sides."""
     known = {each.uid for each in others}
-    alone = [each.name.partition(" ")[2] for each in taken if each.uid not in known]
-    both = len(taken) - len(alone)
+    alone = [each.name.partition(" ")[2] for each in victims if each.uid not in known]
+    both = len(victims) - len(alone)
     said = [*([listed(alone, _NAMES)] if alone else []), *([f"{both} on both sides"] * (both > 0))]
     return ", ".join(said)
 

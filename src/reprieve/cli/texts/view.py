@@ -213,9 +213,9 @@ def _waiting(status: Mapping[str, Any]) -> int:
 def event_line(event: Mapping[str, Any]) -> str:
     """Return a preemption or an admission as one line: time, who, for whom; empty for others."""
     kind = (event.get("involvedObject") or {}).get("kind")
-    told = (event.get("reason"), event.get("action"))
-    if told != ("Preempted", "Preempting") and not (
-        kind == "Workload" and told[0] in ("Preempted", "Admitted")
+    reported = (event.get("reason"), event.get("action"))
+    if reported != ("Preempted", "Preempting") and not (
+        kind == "Workload" and reported[0] in ("Preempted", "Admitted")
     ):
         return ""
     about = event.get("involvedObject") or {}

@@ -14,7 +14,7 @@ from reprieve.engine.cluster.devices import EXTENDED_PREFIX, DeviceClassRow, ext
 from reprieve.engine.cluster.invariants import check, rebuilt
 from reprieve.engine.cluster.limits import LIMIT
 from reprieve.engine.cluster.overlay import Expected, Overlay
-from reprieve.engine.cluster.pods import assume_pod, end_pod, put_pod, show, unassume
+from reprieve.engine.cluster.pods import apply_pod, assume_pod, end_pod, show, unassume
 from reprieve.engine.cluster.progress import Progress
 from reprieve.engine.cluster.rows import (
     BudgetRow,
@@ -112,7 +112,7 @@ class Cluster:
             return False
         unassume(self._state, uid)
         assume_pod(self._state, pod, node, deadline)
-        self.progress.taken()
+        self.progress.used()
         self._after()
         return True
 
@@ -121,7 +121,7 @@ class Cluster:
         if uid in self.overlay.assumed:
             unassume(self._state, uid)
             show(self._state, self._state.pods[uid])
-            self.progress.taken_back()
+            self.progress.released()
             self._after()
 
     def nominate(self, uid: Uid, node: str, priority: int, deadline: int) -> None:
@@ -131,7 +131,7 @@ class Cluster:
             return
         pending = self._state.pending.get(uid)
         if pending is not None and pending.row.nominated not in ("", node):
-            self.progress.taken_back()
+            self.progress.released()
         if pod.row.nominated != node:
             self.overlay.nominated[uid] = Expected(node, priority, deadline)
         else:
@@ -149,7 +149,7 @@ class Cluster:
         for uid in {*assumed, *nominated}:
             show(self._state, self._state.pods[uid])
         if assumed or nominated:
-            self.progress.taken_back()
+            self.progress.released()
             self._after()
         return assumed, nominated
 
@@ -187,25 +187,25 @@ class Cluster:
 
     def _apply(self, change: Change) -> None:
         if isinstance(change, PodRow):
-            self._put_pod(change)
+            self._apply_pod(change)
         elif isinstance(change, Gone):
             self._remove(change)
         elif isinstance(change, NodeRow):
-            self._put_node(change)
+            self._apply_node(change)
         elif isinstance(change, GroupRow):
-            self._put_group(change)
+            self._apply_group(change)
         elif isinstance(change, BudgetRow):
-            self._put(Kind.BUDGET, (change.namespace, change.name), change, change)
+            self._apply_row(Kind.BUDGET, (change.namespace, change.name), change, change)
         elif isinstance(change, SelectorRow):
             key = (change.namespace, f"{change.kind}/{change.name}")
-            self._put(Kind.SELECTOR, key, change, change)
+            self._apply_row(Kind.SELECTOR, key, change, change)
         else:
-            self._put(change.kind, (change.namespace, change.name), change, change.row)
+            self._apply_row(change.kind, (change.namespace, change.name), change, change.row)
             if isinstance(change.row, DeviceClassRow):
                 stands_for = (change.row.extended_resource, f"{EXTENDED_PREFIX}{change.row.name}")
                 self._state.widen(filter(None, stands_for))
 
-    def _put_pod(self, row: PodRow) -> None:
+    def _apply_pod(self, row: PodRow) -> None:
         held = self._state.pods.get(row.uid)
         before = None if held is None else held.row
         if before is None:
@@ -216,14 +216,14 @@ class Cluster:
         elif row.uid in self.overlay.assumed and (row.node or row.finished or row.deleting):
             assumption = self.overlay.assumed[row.uid]
             if row.node != assumption.node:
-                self.progress.taken_back()
-        put_pod(self._state, row)
+                self.progress.released()
+        apply_pod(self._state, row)
         held = self._state.pods.get(row.uid)
         self.progress.pod(before, None if held is None else held.row)
 
     def _end_pod(self, uid: Uid) -> None:
         if uid in self.overlay.assumed or uid in self._state.nominated:
-            self.progress.taken_back()
+            self.progress.released()
         self.progress.pod(self._state.pods[uid].row, None)
         end_pod(self._state, uid)
 
@@ -238,7 +238,7 @@ class Cluster:
             expected = rebuilt(rows, tables, self.overlay, self._state.resources)
             check(self._copies.make(self.revision), expected)
 
-    def _put(
+    def _apply_row(
         self,
         kind: Kind,
         key: tuple[str, str],
@@ -295,17 +295,17 @@ class Cluster:
             self._state.groups.drop(number)
             self._state.changed.add("groups")
 
-    def _put_node(self, row: NodeRow) -> None:
+    def _apply_node(self, row: NodeRow) -> None:
         key = ("", row.name)
         held = self._state.tables[Kind.NODE].get(key)
         if held is not None and held.version <= row.version and _same_node(held.row, row):
             # A heartbeat: the row that decisions read stays the same object.
             self._state.tables[Kind.NODE][key] = Held(row.uid, row.version, held.row)
             return
-        if not self._put(Kind.NODE, key, row, row):
+        if not self._apply_row(Kind.NODE, key, row, row):
             return
         if held is None:
-            self._state.take_node(row.name)
+            self._state.acquire_node(row.name)
             self._state.changed.add("nodes")
         self._state.widen(row.allocatable)
         amounts = self._state.allocatable[self._state.nodes.numbers[row.name]]
@@ -313,13 +313,13 @@ class Cluster:
         for name, amount in row.allocatable.items():
             amounts[self._state.resources[name]] = min(amount, LIMIT)
 
-    def _put_group(self, row: GroupRow) -> None:
+    def _apply_group(self, row: GroupRow) -> None:
         key = (row.namespace, row.name)
         known = key in self._state.tables[row.kind]
-        if not self._put(row.kind, key, row, row):
+        if not self._apply_row(row.kind, key, row, row):
             return
         groups = self._state.groups
-        number = groups.numbers[row.key] if known else groups.take(row.key)
+        number = groups.numbers[row.key] if known else groups.acquire(row.key)
         rows = self._state.group_rows
         if number >= len(rows):
             rows.extend([None] * (number + 1 - len(rows)))

@@ -50,7 +50,7 @@ class Numbers(Generic[V]):
         self._next = first  # the number that the next new value gets
         self._identities: dict[int, int] | None = {} if kept else None  # by id of the values
 
-    def take(self, value: V) -> int:
+    def acquire(self, value: V) -> int:
         """Return the value's number, with one user more."""
         number = None if self._identities is None else self._identities.get(id(value))
         if number is None:

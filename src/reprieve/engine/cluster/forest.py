@@ -32,7 +32,7 @@ class Forest:
         """Return a group, None where it is not there."""
         return self._rows.get(key)
 
-    def put(self, row: GroupRow) -> None:
+    def apply(self, row: GroupRow) -> None:
         """Apply a group, or what has changed about it."""
         self.remove(row.key)
         self._rows[row.key] = row
@@ -50,8 +50,8 @@ class Forest:
                 del self._children[row.parent_key]
 
     def _notify(self, key: str) -> None:
-        for told in self.observers:
-            told(key)
+        for reported in self.observers:
+            reported(key)
 
     def has_parent(self, row: GroupRow) -> bool:
         """Return whether the group names a parent that counts."""

@@ -16,10 +16,10 @@ from reprieve.engine.cluster.snapshot import NO_START, Flag, Pending
 from reprieve.engine.cluster.state import NOWHERE, HeldPod, State
 from reprieve.units.ids import Uid
 
-__all__ = ["assume_pod", "end_pod", "put_pod", "show", "unassume"]
+__all__ = ["apply_pod", "assume_pod", "end_pod", "show", "unassume"]
 
 
-def put_pod(state: State, row: PodRow) -> None:
+def apply_pod(state: State, row: PodRow) -> None:
     """Apply a row; one older than the row held, of this pod or its successor, is dropped."""
     pod = state.pods.get(row.uid)
     if pod is None:
@@ -32,7 +32,7 @@ def put_pod(state: State, row: PodRow) -> None:
         state.pod_names[key] = row.uid
         pod = state.pods[row.uid] = HeldPod(row, key)
         # Nobody waits for one that was not there before, and nothing was done to it.
-        _take_in(state, pod)
+        _add(state, pod)
         return
     old = pod.row
     if row.version < old.version:
@@ -72,7 +72,7 @@ def end_pod(state: State, uid: Uid) -> None:
 
 def assume_pod(state: State, pod: HeldPod, node: str, deadline: int) -> None:
     """Give a pending pod an assumed slot."""
-    number = state.take_node(node)
+    number = state.acquire_node(node)
     slot = _slot(state, state.assumed, pod, number, _flags(pod.row) | Flag.ASSUMED)
     assumption = Assumption(node, number, slot, pod.pod_class, deadline)
     state.overlay.assumed[pod.row.uid] = assumption
@@ -118,22 +118,22 @@ def _start(state: State, pod: HeldPod) -> None:
     if row.finished or row.node:
         state.overlay.nominated.pop(row.uid, None)
         _hide(state, row.uid)
-    _take_in(state, pod)
+    _add(state, pod)
 
 
-def _take_in(state: State, pod: HeldPod) -> None:
+def _add(state: State, pod: HeldPod) -> None:
     """Give a pod without slot its numbers, and its slot or its place among the pending."""
     row = pod.row
     pod.finished = row.finished
     if row.finished:
         return
-    pod.pod_class = state.take_class(row.pod_class)
-    pod.labels = state.labels.take(PodLabels(row.namespace, row.labels))
-    pod.group = state.groups.take(f"{row.namespace}/{row.group}") if row.group else -1
+    pod.pod_class = state.acquire_class(row.pod_class)
+    pod.labels = state.labels.acquire(PodLabels(row.namespace, row.labels))
+    pod.group = state.groups.acquire(f"{row.namespace}/{row.group}") if row.group else -1
     if not row.node:
         show(state, pod)
         return
-    pod.node = state.take_node(row.node)
+    pod.node = state.acquire_node(row.node)
     pod.slot = _slot(state, state.placed, pod, pod.node, _flags(row))
 
 

@@ -43,11 +43,11 @@ class Progress:
         elif is_placed is None or _decisive(was) != _decisive(is_placed):
             self.helped += 1
 
-    def taken_back(self) -> None:
+    def released(self) -> None:
         """Count a place that is no longer used, or kept, for a pod."""
         self.helped += 1
 
-    def taken(self) -> None:
+    def used(self) -> None:
         """Count a place that is used for a pod from now on."""
         self.joined += 1
 

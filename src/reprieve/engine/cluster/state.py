@@ -95,18 +95,18 @@ class State:
         default_factory=lambda: np.zeros((64, len(_FIRST)), np.int64)
     )
 
-    def take_node(self, name: str) -> int:
+    def acquire_node(self, name: str) -> int:
         """Return the number of a node, known or not, with one user more."""
-        number = self.nodes.take(name)
+        number = self.nodes.acquire(name)
         if number >= len(self.allocatable):
             self.allocatable = grown(self.allocatable, number + 1)
             for pods in (self.placed, self.assumed):
                 pods.cover_nodes(len(self.allocatable))
         return number
 
-    def take_class(self, entry: PodClass) -> int:
+    def acquire_class(self, entry: PodClass) -> int:
         """Return the number of a class, with one user more."""
-        number = self.classes.take(entry)
+        number = self.classes.acquire(entry)
         if self.classes.users(number) == 1:
             self._mention(name for name, _ in entry.requests)
             self.class_columns.fill(number, entry, self.resources)

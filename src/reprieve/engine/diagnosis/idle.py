@@ -180,13 +180,13 @@ def counted_reasons(facts: IdleFacts) -> dict[Reference, Reason]:
     be looked at whether that fits on nodes, it counts as one for which it would not help.
     """
     kept = facts.kept
-    taken = {victim.root.uid for plan in facts.evaluation.plans for victim in plan.victims}
+    used = {victim.root.uid for plan in facts.evaluation.plans for victim in plan.victims}
     sums: dict[Reason | None, Counter[str]] = {}
     for workload in facts.snapshot.workloads:
         declined = kept.get(workload.ref)
         if workload.status.phase is Phase.IDLE:
             kind = _PASSING.get(declined.reason) if declined is not None else None
-            if workload.root.uid in taken:
+            if workload.root.uid in used:
                 kind = Reason.HELD_BY_CLAIM
             sums.setdefault(kind, Counter()).update(workload.gpus)
     names = {name for gpus in facts.busy.values() for name, count in gpus.items() if count > 0}

@@ -54,7 +54,7 @@ _OUTCOMES = {
     Outcome.DEFERRED: Reason.VICTIMS_LEAVING,
     Outcome.NO_CANDIDATES: Reason.HELD_BY_OTHERS,
     Outcome.UNPROVEN: Reason.HELD_BY_OTHERS,
-    Outcome.PUT_OFF: Reason.HELD_BY_OTHERS,
+    Outcome.AWAITS_IDLE: Reason.HELD_BY_OTHERS,
     Outcome.SKIPPED: Reason.HELD_BY_OTHERS,
     Outcome.GATED: Reason.CHECKS_OPEN,
     Outcome.DELAYED: Reason.HELD_BY_OTHERS,
@@ -79,7 +79,7 @@ class Standing:
     until: Nanos | None = None
 
     @property
-    def told(self) -> Diagnosis | None:
+    def reported(self) -> Diagnosis | None:
         """Return the diagnosis as far as it is known, None without a reason."""
         return _diagnosis(self.found, self.until)
 
@@ -333,7 +333,7 @@ def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | N
     if never is Reason.NO_PLACES:
         return _said(never, _no_places(workload, trial))
     if assignment.lacks_places:
-        return _taken(workload, trial)
+        return _shortages(workload, trial)
     return _held(workload, trial)
 
 
@@ -346,7 +346,7 @@ def _no_places(workload: Workload, trial: Trial) -> Mapping[str, str]:
     return {**lacks.values, **({CAUSE: Cause.WIDER_LEVEL} if wider else {})}
 
 
-def _taken(workload: Workload, trial: Trial) -> Diagnosis:
+def _shortages(workload: Workload, trial: Trial) -> Diagnosis:
     """Return where its pods lack capacity though its quota is free, and which workloads use it."""
     snapshot = trial.snapshot
     lacks = place_shortage(trial, workload, empty=False)

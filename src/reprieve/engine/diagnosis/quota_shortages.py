@@ -86,18 +86,18 @@ def shortages(snapshot: Snapshot, workload: Workload, queue: int) -> tuple[Short
     Pod sets for which one flavor of a group has room lack nothing of it.
     """
     config = snapshot.configuration.cluster_queues[snapshot.tree.names[queue]]
-    taken: Counter[FlavorResource] = Counter()
+    chosen: Counter[FlavorResource] = Counter()
     found: list[Shortage] = []
     for asking in askings(snapshot, workload, config):
         for group in config.groups:
             wanted = {name: n for name, n in asking.amounts.items() if name in group.covered}
-            ranked = _ranked(snapshot, queue, asking, group, wanted, taken)
+            ranked = _ranked(snapshot, queue, asking, group, wanted, chosen)
             if not ranked:
                 continue
             if ranked[0].missing:
                 found += ranked
             for name, amount in wanted.items():
-                taken[FlavorResource(ranked[0].flavor, name)] += amount
+                chosen[FlavorResource(ranked[0].flavor, name)] += amount
     return tuple(found)
 
 
@@ -107,12 +107,12 @@ def _ranked(
     asking: Asking,
     group: ResourceGroup,
     wanted: Mapping[str, int],
-    taken: Mapping[FlavorResource, int],
+    chosen: Mapping[FlavorResource, int],
 ) -> list[Shortage]:
     flavors = list(accepted_flavors(snapshot, asking, group))
-    possible = [each for each in flavors if _could(snapshot, queue, each, wanted, taken)]
+    possible = [each for each in flavors if _could(snapshot, queue, each, wanted, chosen)]
     ranked = [
-        _shortage(snapshot, queue, asking.names, flavor, wanted, taken)
+        _shortage(snapshot, queue, asking.names, flavor, wanted, chosen)
         for flavor in possible or flavors
     ]
     return sorted(ranked, key=lambda each: each.share)
@@ -123,13 +123,13 @@ def _could(
     queue: int,
     flavor: str,
     wanted: Mapping[str, int],
-    taken: Mapping[FlavorResource, int],
+    chosen: Mapping[FlavorResource, int],
 ) -> bool:
     """Return whether a flavor could have enough, if no other held any of it."""
     tree = snapshot.tree
     pairs = {FlavorResource(flavor, name): amount for name, amount in wanted.items()}
     return all(
-        taken.get(pair, 0) + amount <= tree.potential[tree.column(pair)][queue]
+        chosen.get(pair, 0) + amount <= tree.potential[tree.column(pair)][queue]
         for pair, amount in pairs.items()
     )
 
@@ -140,7 +140,7 @@ def _shortage(
     names: str,
     flavor: str,
     wanted: Mapping[str, int],
-    taken: Mapping[FlavorResource, int],
+    chosen: Mapping[FlavorResource, int],
 ) -> Shortage:
     tree, missing, share = snapshot.tree, dict[str, int](), 0.0
     for resource, amount in wanted.items():
@@ -148,7 +148,7 @@ def _shortage(
         column = tree.column(pair)
         snapshot.add_usage(queue, ((column, 0),))
         left = max(0, available(tree, column, snapshot.usage[column], tree.path[queue]))
-        lacking = taken.get(pair, 0) + amount - left
+        lacking = chosen.get(pair, 0) + amount - left
         if lacking > 0:
             missing[resource] = lacking
             share += lacking / amount

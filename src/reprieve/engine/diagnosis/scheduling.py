@@ -166,10 +166,10 @@ def of_attempt(attempt: Attempt) -> Diagnosis | None:
         found[Reason.FULL] = ""
     if Reason.FULL in found and fit is not None and _by_devices(fit):
         values.setdefault(CAUSE, Cause.DEVICES)
-    return _told(found, values, fit, attempt)
+    return _reported(found, values, fit, attempt)
 
 
-def _told(
+def _reported(
     found: Mapping[Reason, str], values: dict[str, str], fit: Fit | None, attempt: Attempt
 ) -> Diagnosis:
     reason = dominant(Plane.SCHEDULING, found)
@@ -255,18 +255,18 @@ def _by_fit(
     impossible = [fit for fit in fits if _impossible(fit)]
     others = [fit for fit in fits if not _impossible(fit)]
     apart = [fit for fit in others if TOGETHER & _by_rejection(fit).keys()]
-    told = next(iter((*apart, *others, *impossible)), None)
+    reported = next(iter((*apart, *others, *impossible)), None)
     if impossible and len(impossible) > spare:
         found.setdefault(Reason.NO_NODE_MATCHES, "")
-        told = _together(impossible[0], attempt.elsewhere)
+        reported = _together(impossible[0], attempt.elsewhere)
     elif apart:
         found.setdefault(Reason.SPREAD_OR_AFFINITY_BLOCKS, "")
-    if told is not None:
-        values["nodes"] = str(told.nodes)
-        short = sorted({r.subject for r, _ in told.counts if r.rejection is _INSUFFICIENT})
+    if reported is not None:
+        values["nodes"] = str(reported.nodes)
+        short = sorted({r.subject for r, _ in reported.counts if r.rejection is _INSUFFICIENT})
         if short:
             values["short"] = ", ".join(short)
-    return told
+    return reported
 
 
 def _together(fit: Fit, elsewhere: Iterable[Fit]) -> Fit:

@@ -114,11 +114,11 @@ def _refusals(
     """Return by what nodes refuse the pods: the first of them, or the first that fits nowhere."""
     pods = _one_of_each(queued)
     static = [int(each) for each in STATIC]
-    told = pods[0]
+    reported = pods[0]
     if reason is Reason.NO_NODE_MATCHES:
         nowhere = (each for each in pods if np.isin(simulation.codes(each), static).all())
-        told = next(nowhere, told)
-    return node_refusals(simulation, told)
+        reported = next(nowhere, reported)
+    return node_refusals(simulation, reported)
 
 
 def _accepting(simulation: Simulation, pending: Pending) -> Mask:

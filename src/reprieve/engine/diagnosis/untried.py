@@ -78,5 +78,5 @@ def backing_off(until: Nanos) -> Diagnosis:
 
 
 def _until(reason: Reason, until: Nanos, values: Mapping[str, str]) -> Diagnosis:
-    told = {**values, "until": format_instant(until)}
-    return Diagnosis(Plane.SCHEDULING, reason, told, earliest=until)
+    reported = {**values, "until": format_instant(until)}
+    return Diagnosis(Plane.SCHEDULING, reason, reported, earliest=until)

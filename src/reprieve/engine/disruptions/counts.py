@@ -1,6 +1,6 @@
 """How often each lineage was displaced, in whatever order the rows come.
 
-For what tenants are told (TIMES), where neither circles nor weak links play a role: a line of work
+For what tenants are told (TIMES), where neither circles nor weak links play a role: a lineage
 is called by its label, where it has one. Displacements of one instant count once, those by failures
 and drains not at all. Taking one in costs a look-up, whenever it happened. What is older than the
 window is forgotten as others come, and above a number of instants the oldest tenth, as the ledger
@@ -17,7 +17,7 @@ from typing import Final
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.displacement import Displacement, Exemption
 from reprieve.engine.disruptions.ledger import KEPT, MOST_ROWS
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.disruptions.questions import GovernorPolicy
 
 __all__ = ["DisplacementCounts"]
@@ -63,9 +63,9 @@ class DisplacementCounts:
         for row in rows:
             self.record(row)
 
-    def displaced(self, party: Party, now: Nanos) -> int:
+    def displaced(self, participant: Participant, now: Nanos) -> int:
         """Return how often work was displaced within the window before an instant, it included."""
-        return self._count(self._instants.get(_called(party), []), now)
+        return self._count(self._instants.get(_called(participant), []), now)
 
     def repeated(self, now: Nanos) -> dict[Lineage, int]:
         """Return which lineages were displaced so often that it is reported, and how often."""
@@ -86,5 +86,5 @@ class DisplacementCounts:
         self._size = sum(map(len, self._instants.values()))
 
 
-def _called(party: Party) -> str:
-    return party.merged or party.lineage
+def _called(participant: Participant) -> str:
+    return participant.merged or participant.lineage

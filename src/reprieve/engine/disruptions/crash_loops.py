@@ -1,6 +1,6 @@
 """Work that fails soon after its preemptions, again and again: a crash loop that evicts.
 
-A failure counts where its line of work had displaced somebody at most 5 minutes before, each
+A failure counts where its lineage had displaced somebody at most 5 minutes before, each
 displacement for one of them. Who was submitted again after a failure is of the same family, and so
 its failures are added up; work of the same template that runs beside it is not. What is known of a
 lineage's failures is those of the window.
@@ -14,7 +14,7 @@ from typing import Final
 from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.history import History
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 
 __all__ = ["CRASH_AFTER", "CrashLoops"]
 
@@ -29,18 +29,18 @@ class CrashLoops:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._failed: dict[Lineage, tuple[Party, set[Nanos]]] = {}
+        self._failed: dict[Lineage, tuple[Participant, set[Nanos]]] = {}
         self._most = _FORGET_AFTER
         self._crashed: dict[str, list[Nanos]] = {}  # by family, of what is known now
 
     def __bool__(self) -> bool:
         return bool(self._failed)
 
-    def failed(self, party: Party, at: Nanos, window: int) -> None:
+    def failed(self, participant: Participant, at: Nanos, window: int) -> None:
         """Record that work failed."""
         since = at - window
-        _, known = self._failed.get(party.lineage, (party, set[Nanos]()))
-        self._failed[party.lineage] = (party, {at, *(t for t in known if t > since)})
+        _, known = self._failed.get(participant.lineage, (participant, set[Nanos]()))
+        self._failed[participant.lineage] = (participant, {at, *(t for t in known if t > since)})
         self.changed()
         if len(self._failed) > self._most:
             recent = {name: each for name, each in self._failed.items() if max(each[1]) > since}
@@ -51,16 +51,16 @@ class CrashLoops:
         """Look anew at who displaced whom: something of that has changed."""
         self._crashed.clear()
 
-    def of(self, preemptor: Party) -> list[Nanos]:
+    def of(self, preemptor: Participant) -> list[Nanos]:
         """Return when work failed soon after it had displaced other work, once for each time."""
         called = self._history.called
         key = called(preemptor)
         if key in self._crashed:
             return self._crashed[key]
         families, failures = {self._history.family(preemptor)}, list[Nanos]()
-        for party, instants in self._failed.values():
-            if called(party) == key:
-                families.add(self._history.family(party))
+        for participant, instants in self._failed.values():
+            if called(participant) == key:
+                families.add(self._history.family(participant))
                 failures += instants
         displaced = [at for family in families for at in self._history.did_at(family)]
         found = self._crashed[key] = list[Nanos]()

@@ -50,7 +50,7 @@ class Cycles:
         self._verdicts.clear()
         self._holds.clear()
 
-    def taken_in(self, row: int, preemptor: int, victim: int) -> bool:
+    def observe(self, row: int, preemptor: int, victim: int) -> bool:
         """Search for loops that a row has closed, read with these families, if it counts.
 
         Return whether there are any, by which somebody may be held now.

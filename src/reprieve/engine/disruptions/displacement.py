@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 
 __all__ = ["Actor", "Displacement", "Exemption", "Identified"]
 
@@ -46,8 +46,8 @@ class Displacement:
 
     at: Nanos
     actor: Actor
-    preemptor: Party | None
-    victim: Party
+    preemptor: Participant | None
+    victim: Participant
     uid: str = ""
     number: int = 0
     devices: int = 0

@@ -1,8 +1,8 @@
 """Families: which lineages are one, read in the order of time.
 
-The name of a family is that of its member that was told first. Lineages and parties are numbers of
-`Parties`. Who is away, and has nobody who came in its place, is for each weak link a list of
-lineages in the order of time, so that an operation costs what is older than it asks for.
+The name of a family is that of its member that was told first. Lineages and participants are
+numbers of `Participants`. Who is away, and has nobody who came in its place, is for each weak link
+a list of lineages in the order of time, so that an operation costs what is older than it asks for.
 
 Away is a pod of its own from when it was displaced, since it does not come back, and everything
 else once it was displaced (or failed) and has ended (`Families.ended`): what is there still comes
@@ -18,7 +18,7 @@ from typing import Final
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.engine.disruptions.lineage import Party, goes_for_good
+from reprieve.engine.disruptions.lineage import Participant, goes_for_good
 from reprieve.engine.disruptions.rows import Rows
 
 __all__ = ["UNKNOWN", "Families", "reach"]
@@ -40,133 +40,137 @@ class Families:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._parties = rows.parties
-        # Parents by line, of those that were learned.
+        self._participants = rows.participants
+        # Parents by lineage, of those that were learned.
         self._narrow = array("i")  # those with a label only
         self._wide = array("i")
-        # By weak link: the first and the last line that is away.
+        # By weak link: the first and the last lineage that is away.
         self._first = array("i")
         self._last = array("i")
-        # By line: those beside it there, and since when it is away, or when it was displaced.
+        # By lineage: those beside it there, and since when it is away, or when it was displaced.
         self._next = array("i")
         self._previous = array("i")
         self._since = array("q")
         self._link = array("i")  # the weak link by which it is away
-        self._latest = array("i")  # the party as which it took part last
+        self._latest = array("i")  # the participant as which it took part last
         self._marks = bytearray()
-        # By line, of some: when it ended last, and when it got what it wanted.
+        # By lineage, of some: when it ended last, and when it got what it wanted.
         self._ended: dict[int, Nanos] = {}
         self._ran: dict[int, Nanos] = {}
 
-    def reach(self, lines: int) -> None:
-        """Allocate so many lines."""
+    def reach(self, lineages: int) -> None:
+        """Allocate so many lineages."""
         for each in (self._narrow, self._wide, self._link, self._latest):
-            reach(each, lines, UNKNOWN)
+            reach(each, lineages, UNKNOWN)
         for each in (self._next, self._previous):
-            reach(each, lines, _NOT_LINKED)
-        reach(self._since, lines, _NEVER)
-        self._marks.extend(bytes(max(0, lines - len(self._marks))))
+            reach(each, lineages, _NOT_LINKED)
+        reach(self._since, lineages, _NEVER)
+        self._marks.extend(bytes(max(0, lineages - len(self._marks))))
 
     def learn(self, number: int, at: Nanos) -> int:
         """Record a lineage that was part of a displacement, and was there before it.
 
         Return its family with weak links.
         """
-        parties = self._parties
-        line, merged, weak = parties.line[number], parties.merged[number], parties.weak[number]
+        participants = self._participants
+        lineage, merged, weak = (
+            participants.lineage[number],
+            participants.merged[number],
+            participants.weak[number],
+        )
         wide = self._wide
-        new = wide[line] < 0
+        new = wide[lineage] < 0
         labelled = merged >= 0 and wide[merged] >= 0
         if new:
-            wide[line] = line
-        elif self.is_away(line) and at > self._since[line]:
-            self._came_back(line)  # as itself
+            wide[lineage] = lineage
+        elif self.is_away(lineage) and at > self._since[lineage]:
+            self._came_back(lineage)  # as itself
         if merged >= 0:
             for parents in (self._narrow, wide):
-                for each in (line, merged):
+                for each in (lineage, merged):
                     if parents[each] < 0:
                         parents[each] = each
-                _join(parents, line, merged)
+                _join(parents, lineage, merged)
         if new and weak >= 0 and not labelled:
-            former = self._former(weak, parties.created[number], line, at)
+            former = self._former(weak, participants.created[number], lineage, at)
             if former >= 0:
                 self._came_back(former)
-                _join(wide, former, line)
-        return _root(wide, line)
+                _join(wide, former, lineage)
+        return _root(wide, lineage)
 
     def displaced(self, row: int) -> None:
         """Record that an object is displaced."""
         number = self._rows.victim[row]
-        line, at = self._parties.line[number], Nanos(self._rows.at[row])
-        if self.is_away(line):
-            self._came_back(line)
-        self._latest[line], self._since[line] = number, at
-        if self._parties.weak[number] < 0:
+        lineage, at = self._participants.lineage[number], Nanos(self._rows.at[row])
+        if self.is_away(lineage):
+            self._came_back(lineage)
+        self._latest[lineage], self._since[lineage] = number, at
+        if self._participants.weak[number] < 0:
             return
-        if goes_for_good(self._parties.lines[line]):
-            self._go(line, at)
-        elif self._ran.get(line, _NEVER) <= at:
-            self._marks[line] |= _DISPLACED
-            self._go_if_ended(line)
+        if goes_for_good(self._participants.lineages[lineage]):
+            self._go(lineage, at)
+        elif self._ran.get(lineage, _NEVER) <= at:
+            self._marks[lineage] |= _DISPLACED
+            self._go_if_ended(lineage)
 
     def displaces(self, number: int) -> None:
         """Record who displaced other work, as this lineage."""
-        line = self._parties.line[number]
-        self._latest[line] = number
-        if self._marks[line] & _FAILED and not self.is_away(line):
-            self._go_if_ended(line)
+        lineage = self._participants.lineage[number]
+        self._latest[lineage] = number
+        if self._marks[lineage] & _FAILED and not self.is_away(lineage):
+            self._go_if_ended(lineage)
 
-    def failed(self, line: int) -> None:
+    def failed(self, lineage: int) -> None:
         """Record that a lineage failed."""
-        self._marks[line] |= _FAILED
-        if self._latest[line] >= 0 and not self.is_away(line):
-            self._go_if_ended(line)
+        self._marks[lineage] |= _FAILED
+        if self._latest[lineage] >= 0 and not self.is_away(lineage):
+            self._go_if_ended(lineage)
 
-    def ran(self, line: int, at: Nanos) -> None:
+    def ran(self, lineage: int, at: Nanos) -> None:
         """Record that a lineage got what it wanted: what was displaced before is back."""
-        self._ran[line] = at
-        if self._since[line] < at:
-            self._marks[line] &= ~_DISPLACED
+        self._ran[lineage] = at
+        if self._since[lineage] < at:
+            self._marks[lineage] &= ~_DISPLACED
 
-    def ended(self, line: int, at: Nanos) -> None:
+    def ended(self, lineage: int, at: Nanos) -> None:
         """Record that the last object of a lineage is deleted, or has finished."""
-        self._ended[line] = at
-        if self._marks[line] and self._latest[line] >= 0 and not self.is_away(line):
-            self._go_if_ended(line)
+        self._ended[lineage] = at
+        if self._marks[lineage] and self._latest[lineage] >= 0 and not self.is_away(lineage):
+            self._go_if_ended(lineage)
 
-    def _go_if_ended(self, line: int) -> None:
-        ended, displaced = self._ended.get(line, _NEVER), self._since[line]
+    def _go_if_ended(self, lineage: int) -> None:
+        ended, displaced = self._ended.get(lineage, _NEVER), self._since[lineage]
         if ended >= displaced and ended >= 0:
-            self._go(line, Nanos(max(displaced, ended - _SEEN_LATE)))
+            self._go(lineage, Nanos(max(displaced, ended - _SEEN_LATE)))
 
-    def is_away(self, line: int) -> bool:
+    def is_away(self, lineage: int) -> bool:
         """Whether another object could replace it."""
-        return self._next[line] != _NOT_LINKED
+        return self._next[lineage] != _NOT_LINKED
 
-    def _go(self, line: int, since: Nanos) -> None:
+    def _go(self, lineage: int, since: Nanos) -> None:
         """Insert a lineage where it belongs among those that are away."""
-        weak = self._parties.weak[self._latest[line]]
+        weak = self._participants.weak[self._latest[lineage]]
         if weak < 0:
             return
         if weak >= len(self._first):
             for each in (self._first, self._last):
                 reach(each, weak + 1, UNKNOWN)
-        self._link[line], self._since[line] = weak, since
+        self._link[lineage], self._since[lineage] = weak, since
         after, before = UNKNOWN, self._last[weak]
         while before >= 0 and self._since[before] > since:
             after, before = before, self._previous[before]
-        self._previous[line], self._next[line] = before, after
+        self._previous[lineage], self._next[lineage] = before, after
         if before >= 0:
-            self._next[before] = line
+            self._next[before] = lineage
         else:
-            self._first[weak] = line
+            self._first[weak] = lineage
         if after >= 0:
-            self._previous[after] = line
+            self._previous[after] = lineage
         else:
-            self._last[weak] = line
+            self._last[weak] = lineage
 
-    def _came_back(self, line: int) -> None:
-        weak, before, after = self._link[line], self._previous[line], self._next[line]
+    def _came_back(self, lineage: int) -> None:
+        weak, before, after = self._link[lineage], self._previous[lineage], self._next[lineage]
         if before >= 0:
             self._next[before] = after
         else:
@@ -175,48 +179,52 @@ class Families:
             self._previous[after] = before
         else:
             self._last[weak] = before
-        self._next[line] = _NOT_LINKED
-        self._marks[line] = 0
+        self._next[lineage] = _NOT_LINKED
+        self._marks[lineage] = 0
 
     # Which family
 
-    def of(self, party: Party) -> int:
+    def of(self, participant: Participant) -> int:
         """Return the family of a lineage with weak links, `UNKNOWN` if nothing of it is known."""
-        line = self._parties.lines.find(party.lineage)
-        found = self.wide(line)
+        lineage = self._participants.lineages.find(participant.lineage)
+        found = self.wide(lineage)
         if found >= 0:
             return found
-        found = self.wide(self._parties.lines.find(party.merged)) if party.merged else UNKNOWN
+        found = (
+            self.wide(self._participants.lineages.find(participant.merged))
+            if participant.merged
+            else UNKNOWN
+        )
         if found >= 0:
             return found
-        weak = self._parties.weaks.find(party.weak) if party.weak else UNKNOWN
-        former = self._former(weak, party.created, line) if weak >= 0 else UNKNOWN
+        weak = self._participants.weaks.find(participant.weak) if participant.weak else UNKNOWN
+        former = self._former(weak, participant.created, lineage) if weak >= 0 else UNKNOWN
         return self.wide(former) if former >= 0 else UNKNOWN
 
-    def wide(self, line: int) -> int:
-        """Return the family of a line with weak links, `UNKNOWN` if it was not learned."""
+    def wide(self, lineage: int) -> int:
+        """Return the family of a lineage with weak links, `UNKNOWN` if it was not learned."""
         wide = self._wide
-        return _root(wide, line) if line >= 0 and wide[line] >= 0 else UNKNOWN
+        return _root(wide, lineage) if lineage >= 0 and wide[lineage] >= 0 else UNKNOWN
 
-    def narrow(self, line: int) -> int:
-        """Return the family of a line by owner, template and label."""
-        found = self._labelled(line)
-        return line if found < 0 else found
+    def narrow(self, lineage: int) -> int:
+        """Return the family of a lineage by owner, template and label."""
+        found = self._labelled(lineage)
+        return lineage if found < 0 else found
 
-    def narrow_of(self, party: Party) -> int:
+    def narrow_of(self, participant: Participant) -> int:
         """Return the family of a lineage by owner, template and label, `UNKNOWN` as in `of`."""
-        lines = self._parties.lines
-        line = lines.find(party.lineage)
-        found = self._labelled(line)
-        if found < 0 and party.merged:
-            found = self._labelled(lines.find(party.merged))
-        return line if found < 0 else found
+        lineages = self._participants.lineages
+        lineage = lineages.find(participant.lineage)
+        found = self._labelled(lineage)
+        if found < 0 and participant.merged:
+            found = self._labelled(lineages.find(participant.merged))
+        return lineage if found < 0 else found
 
-    def _labelled(self, line: int) -> int:
+    def _labelled(self, lineage: int) -> int:
         narrow = self._narrow
-        return _root(narrow, line) if line >= 0 and narrow[line] >= 0 else UNKNOWN
+        return _root(narrow, lineage) if lineage >= 0 and narrow[lineage] >= 0 else UNKNOWN
 
-    def _former(self, weak: int, created: int, line: int, before: Nanos | None = None) -> int:
+    def _former(self, weak: int, created: int, lineage: int, before: Nanos | None = None) -> int:
         """Return which object this one replaces, there `before` that; -1 for none."""
         if weak >= len(self._first):
             return UNKNOWN
@@ -226,7 +234,10 @@ class Families:
             since = self._since[former]
             if since // SECOND > made or (before is not None and since >= before):
                 break
-            if former != line and self._parties.created[self._latest[former]] // SECOND != made:
+            if (
+                former != lineage
+                and self._participants.created[self._latest[former]] // SECOND != made
+            ):
                 return former
             former = self._next[former]
         return UNKNOWN
@@ -238,11 +249,11 @@ def reach(numbers: array[int], size: int, value: int) -> None:
         numbers.extend(array(numbers.typecode, [value]) * (size - len(numbers)))
 
 
-def _root(parents: array[int], line: int) -> int:
-    while parents[line] != line:
-        parents[line] = parents[parents[line]]
-        line = parents[line]
-    return line
+def _root(parents: array[int], lineage: int) -> int:
+    while parents[lineage] != lineage:
+        parents[lineage] = parents[parents[lineage]]
+        lineage = parents[lineage]
+    return lineage
 
 
 def _join(parents: array[int], first: int, second: int) -> None:

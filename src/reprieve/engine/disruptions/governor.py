@@ -44,7 +44,7 @@ from reprieve.engine.disruptions.displacement import Displacement
 from reprieve.engine.disruptions.held_pairs import Families, HeldPairs
 from reprieve.engine.disruptions.history import History
 from reprieve.engine.disruptions.ledger import KEPT, MOST_ROWS
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.disruptions.questions import (
     Enforcement,
     GovernorPolicy,
@@ -135,14 +135,14 @@ class Governor:
         if number is None:
             return
         late = last is not None and row.identity < last
-        if not self._stale and late and self._history.take_in_late(number):
+        if not self._stale and late and self._history.observe_late(number):
             self._crashes.changed()
             self._free.clear()
         elif self._stale or late:
             self._stale = True
         else:
             self._crashes.changed()
-            self._take_in(number)
+            self._observe(number)
             self._stale = self._history.worn
 
     @_guarded
@@ -158,34 +158,38 @@ class Governor:
             self._stale = True
 
     @_guarded
-    def admitted(self, party: Party, at: Nanos) -> None:
+    def admitted(self, participant: Participant, at: Nanos) -> None:
         """Record that work got what it wanted: what it displaced for that was not in vain."""
-        if self.concerns(party):
-            self._admitted[party.lineage] = max(at, self._admitted.get(party.lineage, at))
-            self._history.ran(party.lineage, self._admitted[party.lineage])
+        if self.concerns(participant):
+            self._admitted[participant.lineage] = max(
+                at, self._admitted.get(participant.lineage, at)
+            )
+            self._history.ran(participant.lineage, self._admitted[participant.lineage])
             if len(self._admitted) > self._most_admitted:
                 # What was displaced before is not asked about any more (`_without_gain`).
                 since = at - self.policy.loop_window
                 admitted = self._admitted.items()
                 self._admitted = {
-                    name: t for name, t in admitted if t > since and self.concerns(Party(name))
+                    name: t
+                    for name, t in admitted
+                    if t > since and self.concerns(Participant(name))
                 }
                 self._most_admitted = max(_FORGET_AFTER, 2 * len(self._admitted))
 
     @_guarded
-    def failed(self, party: Party, at: Nanos) -> None:
+    def failed(self, participant: Participant, at: Nanos) -> None:
         """Record that work failed."""
-        if self.concerns(party):
-            self._crashes.failed(party, at, self.policy.repeated_window)
-            self._history.failed(party.lineage)
+        if self.concerns(participant):
+            self._crashes.failed(participant, at, self.policy.repeated_window)
+            self._history.failed(participant.lineage)
 
     @_guarded
-    def ended(self, party: Party, at: Nanos) -> None:
+    def ended(self, participant: Participant, at: Nanos) -> None:
         """Record that the last object of a lineage is deleted, or has finished.
 
         Work that was submitted again may come in its place, unless it ran again meanwhile.
         """
-        late = self._history.ended(party.lineage, at)
+        late = self._history.ended(participant.lineage, at)
         if late is not None:
             self._stale = self._stale or late
             self._crashes.changed()
@@ -194,13 +198,13 @@ class Governor:
     # What follows
 
     @_guarded
-    def concerns(self, party: Party) -> bool:
+    def concerns(self, participant: Participant) -> bool:
         """Return whether a lineage displaced others or was displaced."""
         self._settle()
-        return self._concerns(party)
+        return self._concerns(participant)
 
-    def _concerns(self, party: Party) -> bool:
-        return self._history.concerns(self._history.family(party))
+    def _concerns(self, participant: Participant) -> bool:
+        return self._history.concerns(self._history.family(participant))
 
     @property
     def knows_any(self) -> bool:
@@ -208,7 +212,7 @@ class Governor:
         return bool(len(self._history.ledger))
 
     @_guarded
-    def may_hold(self, preemptor: Party) -> bool:
+    def may_hold(self, preemptor: Participant) -> bool:
         """Return whether any work could be held from a lineage; certain where the answer is no."""
         if self.policy.enforcement is not Enforcement.TOLD:
             return bool(len(self._history.ledger))
@@ -216,13 +220,13 @@ class Governor:
 
     @_guarded
     def known_by(
-        self, preemptor: Party, now: Nanos, *, below: bool = True
+        self, preemptor: Participant, now: Nanos, *, below: bool = True
     ) -> frozenset[str] | None:
         """Return by what those are known who could be held from a lineage, None: all of them.
 
         Lineages, labels and weak links: who has none of them in common with these is not held at
         this instant, so that of many candidates few have to be asked about. `below`: whether any
-        of them may have a higher priority. Costs what the line of work did within the window, and
+        of them may have a higher priority. Costs what the lineage did within the window, and
         a look-up where nobody was held before and it had no part in a displacement since.
         """
         if self.policy.enforcement is not Enforcement.TOLD:
@@ -257,13 +261,13 @@ class Governor:
         return {other for other, found in instants.items() if len(found) >= limit}
 
     @_guarded
-    def family(self, party: Party) -> str:
+    def family(self, participant: Participant) -> str:
         """Return the name of a lineage, weak links included."""
         self._settle()
-        return self._history.called(party)
+        return self._history.called(participant)
 
     @_guarded
-    def times(self, preemptor: Party, victim: Party, now: Nanos) -> int:
+    def times(self, preemptor: Participant, victim: Participant, now: Nanos) -> int:
         """Return at how many instants of the window one displaced the other."""
         self._settle()
         since = Nanos(now - self.policy.loop_window)
@@ -294,7 +298,7 @@ class Governor:
     def remembers(self) -> tuple[int, int]:
         """How many rows and how many lineages are remembered; for counts of memory."""
         ledger = self._history.ledger
-        return len(ledger), len(ledger.columns.parties.lines)
+        return len(ledger), len(ledger.columns.participants.lineages)
 
     @_guarded
     def loops(self, now: Nanos) -> tuple[Loop, ...]:
@@ -312,20 +316,20 @@ class Governor:
         return self._pairs.held(now, self._cycles.loops(now), self.hold)
 
     @_guarded
-    def displaced(self, party: Party, now: Nanos) -> int:
+    def displaced(self, participant: Participant, now: Nanos) -> int:
         """Return how often a lineage was displaced within the window, by whomever."""
         self._settle()
-        return len(self._displaced_at(party, now))
+        return len(self._displaced_at(participant, now))
 
     @_guarded
-    def displacers(self, party: Party, now: Nanos) -> list[Lineage]:
+    def displacers(self, participant: Participant, now: Nanos) -> list[Lineage]:
         """Return who displaced a lineage last within the window of loops, who that one, and so on.
 
         Each is named once at the most, so that a circle ends.
         """
         self._settle()
         history, since, found = self._history, Nanos(now - self.policy.loop_window), list[Lineage]()
-        seen, family, before = set[int](), history.family(party), now
+        seen, family, before = set[int](), history.family(participant), now
         while family >= 0 and family not in seen:
             seen.add(family)
             row = history.displacer(family, since, before)
@@ -340,7 +344,10 @@ class Governor:
         """Return the lineages reported as displaced repeatedly, and how often they were."""
         self._settle()
         victims = self._history.victims(Nanos(now - self.policy.repeated_window))
-        counts = {party.lineage: len(self._displaced_at(party, now)) for party in victims}
+        counts = {
+            participant.lineage: len(self._displaced_at(participant, now))
+            for participant in victims
+        }
         return {name: count for name, count in counts.items() if count >= self.policy.repeated}
 
     # Rules
@@ -423,8 +430,8 @@ class Governor:
         got = (self._admitted.get(Lineage(name), _NEVER) for name in self._history.lineages(family))
         return max(got, default=_NEVER)
 
-    def _displaced_at(self, party: Party, now: Nanos) -> list[Nanos]:
-        return self._history.displaced(party, Nanos(now - self.policy.repeated_window))
+    def _displaced_at(self, participant: Participant, now: Nanos) -> list[Nanos]:
+        return self._history.displaced(participant, Nanos(now - self.policy.repeated_window))
 
     def _pair(self, question: Question) -> tuple[int, int]:
         return self._history.family(question.preemptor), self._history.family(question.victim)
@@ -441,16 +448,16 @@ class Governor:
             self._cycles.clear()
             self._pairs.look_anew()
             for row in self._history.ledger.order:
-                self._take_in(row)
+                self._observe(row)
 
-    def _take_in(self, row: int) -> None:
-        families = self._history.take_in(row)
-        closed = self._loops and self._cycles.taken_in(row, *families)
+    def _observe(self, row: int) -> None:
+        families = self._history.observe(row)
+        closed = self._loops and self._cycles.observe(row, *families)
         labelled = self._history.labelled(row)
         if labelled:
             self._pairs.look_anew()
         else:
-            self._pairs.taken_in(row, *families)
+            self._pairs.observe(row, *families)
         if closed or labelled:
             self._free.clear()
         for family in families:

@@ -34,7 +34,7 @@ class HeldPairs:
         self._anew = True
         self._often: dict[Families, Question] = {}
 
-    def taken_in(self, row: int, preemptor: int, victim: int) -> None:
+    def observe(self, row: int, preemptor: int, victim: int) -> None:
         """Record a row of these families; -1 for a preemptor that it is not held against."""
         if self._anew or preemptor < 0 or not self._limit:
             return
@@ -63,7 +63,7 @@ class HeldPairs:
         for loop in loops:
             for one, other in loop.held:
                 history = self._history
-                asked = Question(history.party(one), history.party(other), loop.found)
+                asked = Question(history.participant(one), history.participant(other), loop.found)
                 self._often.setdefault((history.named(one), history.named(other)), asked)
         found = {}
         for pair, question in list(self._often.items()):

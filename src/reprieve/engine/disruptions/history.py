@@ -4,7 +4,7 @@ Rows are taken in one after the other, with the families as they were known at e
 comes out of order, or is taken back, has all taken in again before the next look. What was folded
 is therefore the same whatever the order in which it was told.
 
-Rows, lines of work and families are numbers here (a family has that of the line that was told
+Rows, lineages and families are numbers here (a family has that of the lineage that was told
 first, and `UNKNOWN` where nothing is known of it), which hold until all is taken in again. Looks at
 one family cost the rows of that family; `edges` costs those of the window. Of rows that have left
 the ledger, and of who took part in them, is held what came since the last time that all was taken
@@ -23,7 +23,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.displacement import Displacement, Exemption
 from reprieve.engine.disruptions.families import UNKNOWN, Families, reach
 from reprieve.engine.disruptions.ledger import MOST_ROWS, Ledger
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.disruptions.loops import Edge
 from reprieve.engine.disruptions.sides import Side
 
@@ -34,13 +34,13 @@ __all__ = ["History"]
 _WORN_BY: Final = 4
 _LEAST_WORN: Final = 1_000
 
-#: Room for rows and lines to come: a part of those that there are, and so many.
+#: Room for rows and lineages to come: a part of those that there are, and so many.
 _MORE: Final = 32
 
 #: What ended so long before the last row is told after a restart.
-_TOLD_LATE: Final = 10 * SECOND
+_REPORTED_LATE: Final = 10 * SECOND
 
-_TAKEN: Final = 1
+_CHOSEN: Final = 1
 _COUNTS: Final = 2
 
 
@@ -62,9 +62,9 @@ class History:
         self.ledger.tidy()
         self.revision += 1
         self._rows = self.ledger.columns
-        self._parties = self._rows.parties
+        self._participants = self._rows.participants
         self._families = Families(self._rows)
-        self._seen = array("i")  # party by line, as it took part last
+        self._seen = array("i")  # participant by lineage, as it took part last
         self._by_preemptor = Side(self._rows)
         self._by_victim = Side(self._rows)
         self._state = bytearray()  # by row
@@ -77,7 +77,7 @@ class History:
 
     def _tell_families(self) -> None:
         """Give families what is in no row of a lineage, and forget lineages without rows."""
-        find, families = self._parties.lines.find, self._families
+        find, families = self._participants.lineages.find, self._families
         self._ended = {name: at for name, at in self._ended.items() if find(name) >= 0}
         self._ran = {name: at for name, at in self._ran.items() if find(name) >= 0}
         self._failed = {name for name in self._failed if find(name) >= 0}
@@ -88,27 +88,27 @@ class History:
         for name in self._failed:
             families.failed(find(name))
 
-    def take_in(self, row: int) -> tuple[int, int]:
+    def observe(self, row: int) -> tuple[int, int]:
         """Read the next row; return the families of both, no preemptor's where it counts not."""
         self.revision += 1
-        rows, parties, families = self._rows, self._parties, self._families
-        if row >= len(self._state) or len(parties.lines) > len(self._seen):
+        rows, participants, families = self._rows, self._participants, self._families
+        if row >= len(self._state) or len(participants.lineages) > len(self._seen):
             self._reach()
         at, preemptor, victim = Nanos(rows.at[row]), rows.preemptor[row], rows.victim[row]
         one = UNKNOWN if preemptor < 0 else self._learn(preemptor, at)
         other = self._learn(victim, at)
-        state = _TAKEN
+        state = _CHOSEN
         if preemptor >= 0:
             if rows.counts(row):
-                line = parties.line[preemptor]
-                if parties.merged[victim] >= 0:
-                    one = families.wide(line)
-                self._by_preemptor.append(one, line, row)
+                lineage = participants.lineage[preemptor]
+                if participants.merged[victim] >= 0:
+                    one = families.wide(lineage)
+                self._by_preemptor.append(one, lineage, row)
                 families.displaces(preemptor)
                 state = _COUNTS
             else:
                 one = UNKNOWN
-        self._by_victim.append(other, parties.line[victim], row)
+        self._by_victim.append(other, participants.lineage[victim], row)
         families.displaced(row)
         self._state[row] = state
         self._took += 1
@@ -120,17 +120,19 @@ class History:
 
     def labelled(self, row: int) -> bool:
         """Return whether a row may have made two families with rows of their own one, by label."""
-        merged, preemptor = self._parties.merged, self._rows.preemptor[row]
+        merged, preemptor = self._participants.merged, self._rows.preemptor[row]
         return merged[self._rows.victim[row]] >= 0 or (preemptor >= 0 and merged[preemptor] >= 0)
 
     def _reach(self) -> None:
-        """Allocate all rows and lines that there are, and some more."""
-        lines, rows = (n + n // _MORE + _MORE for n in (len(self._parties.lines), len(self._rows)))
-        reach(self._seen, lines, UNKNOWN)
+        """Allocate all rows and lineages that there are, and some more."""
+        lineages, rows = (
+            n + n // _MORE + _MORE for n in (len(self._participants.lineages), len(self._rows))
+        )
+        reach(self._seen, lineages, UNKNOWN)
         self._state.extend(bytes(max(0, rows - len(self._state))))
         for each in (self._by_preemptor, self._by_victim):
-            each.reach(lines, rows)
-        self._families.reach(lines)
+            each.reach(lineages, rows)
+        self._families.reach(lineages)
 
     def ended(self, name: str, at: Nanos) -> bool | None:
         """Record that the last object of a lineage is deleted, or has finished.
@@ -138,30 +140,30 @@ class History:
         Return whether all has to be taken in again, since that comes late; None where the lineage
         is in no row.
         """
-        line = self._parties.lines.find(name)
-        if line < 0:
+        lineage = self._participants.lineages.find(name)
+        if lineage < 0:
             return None
         self._ended[name] = at
         last = self.ledger.last
-        if line >= len(self._seen) or (last is not None and at < last[0] - _TOLD_LATE):
+        if lineage >= len(self._seen) or (last is not None and at < last[0] - _REPORTED_LATE):
             return True
         self.revision += 1
-        self._families.ended(line, at)
+        self._families.ended(lineage, at)
         return False
 
     def ran(self, name: str, at: Nanos) -> None:
         """Record that a lineage got what it wanted."""
         self._ran[name] = at
-        line = self._parties.lines.find(name)
-        if 0 <= line < len(self._seen):
-            self._families.ran(line, at)
+        lineage = self._participants.lineages.find(name)
+        if 0 <= lineage < len(self._seen):
+            self._families.ran(lineage, at)
 
     def failed(self, name: str) -> None:
         """Record that a lineage failed."""
         self._failed.add(name)
-        line = self._parties.lines.find(name)
-        if 0 <= line < len(self._seen):
-            self._families.failed(line)
+        lineage = self._participants.lineages.find(name)
+        if 0 <= lineage < len(self._seen):
+            self._families.failed(lineage)
 
     @property
     def worn(self) -> bool:
@@ -169,50 +171,55 @@ class History:
         rows = len(self.ledger)
         return self._took - rows > max(_LEAST_WORN, rows // _WORN_BY)
 
-    def take_in_late(self, row: int) -> bool:
+    def observe_late(self, row: int) -> bool:
         """Read a row that belongs before others; return whether that can be done by itself.
 
         It can where it is nobody's doing, and says nothing of which lineages are one: its place
         among the rows of its victim is then all that depends on when it was told.
         """
         self._reach()
-        rows, parties = self._rows, self._parties
+        rows, participants = self._rows, self._participants
         victim = rows.victim[row]
-        late = rows.preemptor[row] >= 0 or parties.weak[victim] >= 0 or parties.merged[victim] >= 0
+        late = (
+            rows.preemptor[row] >= 0
+            or participants.weak[victim] >= 0
+            or participants.merged[victim] >= 0
+        )
         if late or self._is_first(row):
             return False
         self.revision += 1
-        line = parties.line[victim]
-        if self._seen[line] < 0:
-            self._seen[line] = victim
+        lineage = participants.lineage[victim]
+        if self._seen[lineage] < 0:
+            self._seen[lineage] = victim
         family = self._families.learn(victim, Nanos(rows.at[row]))
-        self._by_victim.insert(family, line, row)
+        self._by_victim.insert(family, lineage, row)
         self._names.clear()
-        self._state[row] = _TAKEN
+        self._state[row] = _CHOSEN
         self._took += 1
         return True
 
     def _is_first(self, row: int) -> bool:
         """Return whether a lineage that is known may have been unknown when this happened."""
-        line, identity = self._rows.suffered(row), self._rows.identity
-        if self._seen[line] < 0:
+        lineage, identity = self._rows.suffered(row), self._rows.identity
+        if self._seen[lineage] < 0:
             return False
         wanted = identity(row)
         sides = (self._by_victim, self._by_preemptor)
-        return not any(identity(each) < wanted for side in sides for each in side.back(line))
+        return not any(identity(each) < wanted for side in sides for each in side.back(lineage))
 
     def _learn(self, number: int, at: Nanos) -> int:
         """Record both sides of a row; return its family."""
-        parties, families = self._parties, self._families
-        line, merged = parties.line[number], parties.merged[number]
-        self._seen[line] = number
+        participants, families = self._participants, self._families
+        lineage, merged = participants.lineage[number], participants.merged[number]
+        self._seen[lineage] = number
         if merged < 0:
             # A weak link puts what is new under the name of what was there: no row has to move.
             return families.learn(number, at)
-        before = families.of(parties[number]), families.wide(merged)
+        before = families.of(participants[number]), families.wide(merged)
         now = families.learn(number, at)
         for name in before:
-            # One that could have come back as this party may have gone later than this happened.
+            # One that could have come back as this participant may have gone later than this
+            # happened.
             if name not in (UNKNOWN, now) and families.wide(name) == now:
                 for side in (self._by_preemptor, self._by_victim):
                     side.bring_together(name, now)
@@ -220,29 +227,29 @@ class History:
 
     # Families
 
-    def family(self, party: Party) -> int:
+    def family(self, participant: Participant) -> int:
         """Return the family of a lineage."""
-        return self._families.of(party)
+        return self._families.of(participant)
 
-    def called(self, party: Party) -> str:
+    def called(self, participant: Participant) -> str:
         """Return the name of the family of a lineage."""
-        family = self._families.of(party)
-        return party.lineage if family < 0 else self._parties.lines[family]
+        family = self._families.of(participant)
+        return participant.lineage if family < 0 else self._participants.lineages[family]
 
     def numbered(self, name: str) -> int:
         """Return the family of a lineage, or of what was the name of one."""
-        return self._families.wide(self._parties.lines.find(name))
+        return self._families.wide(self._participants.lineages.find(name))
 
     def named(self, name: str) -> str:
         """Return the name of that family."""
         family = self.numbered(name)
-        return name if family < 0 else self._parties.lines[family]
+        return name if family < 0 else self._participants.lineages[family]
 
-    def party(self, name: str) -> Party:
+    def participant(self, name: str) -> Participant:
         """Return a lineage as it was last seen."""
-        line = self._parties.lines.find(name)
-        seen = self._seen[line] if line >= 0 else UNKNOWN
-        return self._parties[seen] if seen >= 0 else Party(Lineage(name))
+        lineage = self._participants.lineages.find(name)
+        seen = self._seen[lineage] if lineage >= 0 else UNKNOWN
+        return self._participants[seen] if seen >= 0 else Participant(Lineage(name))
 
     def concerns(self, family: int) -> bool:
         """Return whether a family displaced others or was displaced."""
@@ -251,20 +258,24 @@ class History:
     def lineages(self, family: int) -> set[str]:
         """Return the lineages of a family that displaced others or were displaced."""
         both = (self._by_preemptor, self._by_victim)
-        return {self._parties.lines[line] for side in both for line in side.lines(family)}
+        return {
+            self._participants.lineages[lineage]
+            for side in both
+            for lineage in side.lineages(family)
+        }
 
     # Rows
 
-    def displaced(self, party: Party, since: Nanos) -> list[Nanos]:
+    def displaced(self, participant: Participant, since: Nanos) -> list[Nanos]:
         """Return the instants at which work was displaced, by whomever; weak links do not count."""
         families, rows = self._families, self._rows
-        narrow = families.narrow_of(party)
+        narrow = families.narrow_of(participant)
         return sorted(
             {
                 Nanos(rows.at[row])
-                for line in self._by_victim.lines(families.of(party))
-                if families.narrow(line) == narrow
-                for row in self._by_victim.back(line, since)
+                for lineage in self._by_victim.lineages(families.of(participant))
+                if families.narrow(lineage) == narrow
+                for row in self._by_victim.back(lineage, since)
                 if rows.terms(row).exempt is Exemption.NONE
             }
         )
@@ -272,7 +283,9 @@ class History:
     def last_displaced(self, family: int) -> Nanos:
         """Return when a family was displaced last, by whomever; 0 if it never was."""
         side, at = self._by_victim, self._rows.at
-        return max((Nanos(at[side.last(line)]) for line in side.lines(family)), default=Nanos(0))
+        return max(
+            (Nanos(at[side.last(lineage)]) for lineage in side.lineages(family)), default=Nanos(0)
+        )
 
     def displacer(self, family: int, since: Nanos, before: Nanos) -> Displacement | None:
         """Return the last displacement of a family by another one between two instants."""
@@ -283,12 +296,14 @@ class History:
                 found = row
         return None if found < 0 else self._rows[found]
 
-    def victims(self, since: Nanos) -> Iterator[Party]:
+    def victims(self, since: Nanos) -> Iterator[Participant]:
         """Yield who was displaced, each lineage once, by name."""
-        rows, parties = self._rows, self._parties
+        rows, participants = self._rows, self._participants
         found = {rows.suffered(row): rows.victim[row] for row in self.ledger.since(since)}
-        for _, number in sorted((parties.lines[line], each) for line, each in found.items()):
-            yield parties[number]
+        for _, number in sorted(
+            (participants.lineages[lineage], each) for lineage, each in found.items()
+        ):
+            yield participants[number]
 
     def displaces(self, family: int) -> bool:
         """Return whether a family displaced any work."""
@@ -322,7 +337,7 @@ class History:
 
     def name(self, family: int) -> str:
         """Return the name of a family."""
-        return self._parties.lines[family]
+        return self._participants.lineages[family]
 
     def row(self, number: int) -> Displacement:
         """Return a displacement that was read."""
@@ -339,9 +354,9 @@ class History:
             edge = self._edge(row)
             instants.setdefault(edge, set()).add(self._rows.at[row])
             last[edge] = row
-        lines = self._parties.lines
+        lineages = self._participants.lineages
         return {
-            (lines[edge[0]], lines[edge[1]]): self._rows[last[edge]]
+            (lineages[edge[0]], lineages[edge[1]]): self._rows[last[edge]]
             for edge, found in instants.items()
             if len(found) >= limit
         }
@@ -380,7 +395,7 @@ class History:
 
     def _names_in(self, family: int) -> frozenset[str]:
         """Return what the members of a family are called; costs all of its rows."""
-        rows, parties, wide = self._rows, self._parties, self._families.wide
+        rows, participants, wide = self._rows, self._participants, self._families.wide
         return frozenset(
             name
             for number in {
@@ -388,16 +403,16 @@ class History:
                 for side in (self._by_victim, self._by_preemptor)
                 for row in side.rows(family)
                 for each in (rows.victim[row], rows.preemptor[row])
-                if each >= 0 and wide(parties.line[each]) == family
+                if each >= 0 and wide(participants.lineage[each]) == family
             }
-            for name in parties[number].names
+            for name in participants[number].names
             if name
         )
 
     def did(self, row: int, family: int) -> bool:
         """Return whether it was a family's doing."""
-        line = self._rows.did(row)
-        return line >= 0 and self._families.wide(line) == family
+        lineage = self._rows.did(row)
+        return lineage >= 0 and self._families.wide(lineage) == family
 
     def edges(self, since: Nanos) -> list[Edge]:
         """Return who displaced whom of what was read, each pair since its cause is what it is.
@@ -412,11 +427,11 @@ class History:
         for dealings in between.values():
             for row in self.anew(dealings):
                 found.setdefault(self._edge(row), []).append(row)
-        lines, rows = self._parties.lines, self._rows
+        lineages, rows = self._participants.lineages, self._rows
         return [
             Edge(
-                lines[one],
-                lines[other],
+                lineages[one],
+                lineages[other],
                 tuple(sorted({self.at(row) for row in did})),
                 rows.terms(did[-1]).above,
                 sum(rows.lost[row] for row in did),

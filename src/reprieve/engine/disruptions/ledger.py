@@ -91,12 +91,12 @@ class Ledger:
     def undo(self, preemptor: Lineage | None, uid: str) -> bool:
         """Undo the last displacement of an object by a lineage; return whether there was one."""
         columns = self.columns
-        line = -1 if preemptor is None else columns.parties.lines.find(preemptor)
-        if preemptor is not None and line < 0:
+        lineage = -1 if preemptor is None else columns.participants.lineages.find(preemptor)
+        if preemptor is not None and lineage < 0:
             return False
         for place in range(len(self.order) - 1, -1, -1):
             number = self.order[place]
-            if columns.did(number) == line and columns.uid(number) == uid:
+            if columns.did(number) == lineage and columns.uid(number) == uid:
                 del self.order[place]
                 return True
         return False

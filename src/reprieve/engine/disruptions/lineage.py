@@ -27,10 +27,10 @@ __all__ = [
     "LINEAGE_LABEL",
     "Identity",
     "Lineage",
-    "Party",
+    "Participant",
     "goes_for_good",
     "owner_lineage",
-    "party_of",
+    "participant_of",
 ]
 
 LINEAGE_LABEL: Final = "reprieve.dev/lineage"
@@ -64,7 +64,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
+class Participant:
     """One side of a displacement: a lineage, and by what else it is known.
 
     `merged`: the lineage that the label gives, empty without. `weak`: what work has in common that
@@ -78,7 +78,7 @@ class Party:
     created: Nanos = _UNKNOWN
 
     def __post_init__(self) -> None:
-        # Of a hundred thousand parties that a ledger holds, few have tenants and templates of
+        # Of a hundred thousand participants that a ledger holds, few have tenants and templates of
         # their own.
         object.__setattr__(self, "tenant", intern(self.tenant))
         object.__setattr__(self, "weak", intern(self.weak))
@@ -99,7 +99,7 @@ def goes_for_good(lineage: str) -> bool:
     return lineage.startswith(_OBJECT)
 
 
-def party_of(identity: Identity) -> Party:
+def participant_of(identity: Identity) -> Participant:
     """Return the object's lineage, with its links to others."""
     space, template = identity.namespace, identity.template
     if identity.owner:
@@ -110,7 +110,7 @@ def party_of(identity: Identity) -> Party:
         lineage = f"{_STAYING if identity.stays else _OBJECT}{identity.uid}"
     if template and not identity.owner:
         template = f"{identity.queue}/{template}"
-    return Party(
+    return Participant(
         Lineage(lineage),
         identity.tenant,
         f"label/{space}/{identity.label}" if identity.label else "",

@@ -11,7 +11,7 @@ from typing import Final
 
 from kubeworld.units.durations import HOUR
 from kubeworld.units.instants import Nanos
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 
 __all__ = [
     "NOBODY",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 #: The preemptor where devices are wanted back and nobody waits for them.
-NOBODY: Final = Party(Lineage("nobody"))
+NOBODY: Final = Participant(Lineage("nobody"))
 
 
 class Enforcement(StrEnum):
@@ -74,8 +74,8 @@ class Question:
     nanoseconds) are the victim's.
     """
 
-    preemptor: Party
-    victim: Party
+    preemptor: Participant
+    victim: Participant
     now: Nanos
     priority: int = 0
     above: int = 0

@@ -1,7 +1,7 @@
 """The columns of a ledger: its rows, and both their sides, by number.
 
-A row takes some 100 bytes here, a line of work some 40 beside its name, where objects would take
-ten times as much. Parties are kept once for as long as a line of work is seen as it was; what rows
+A row takes some 100 bytes here, a lineage some 40 beside its name, where objects would take
+ten times as much. Participants are kept once for as long as a lineage is seen as it was; what rows
 have in common (actor, devices, priorities, cause) once for all of them. Rows stay where they are:
 in which order they belong, and which of them are gone, is known to the ledger, which copies those
 that stay (`only`) when that is worth while.
@@ -22,12 +22,12 @@ from reprieve.engine.disruptions.displacement import (
     Exemption,
     Identified,
 )
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.disruptions.texts import Names, Texts
 
-__all__ = ["NOBODY_DID", "Parties", "Rows", "Terms", "within"]
+__all__ = ["NOBODY_DID", "Participants", "Rows", "Terms", "within"]
 
-#: The party where there is no preemptor.
+#: The participant where there is no preemptor.
 NOBODY_DID: Final = -1
 _MOST: Final = 2**63 - 1
 _MOST_NUMBER: Final = 2**31 - 1
@@ -43,107 +43,111 @@ class Terms(NamedTuple):
     exempt: Exemption
 
 
-class Parties:
+class Participants:
     """Lineages, and as what they were seen, by number.
 
-    `line`, `merged` and `weak` are numbers of `lines` and `weaks`, the latter two -1 without.
+    `lineage`, `merged` and `weak` are numbers of `lineages` and `weaks`, the latter two -1 without.
     """
 
     def __init__(self) -> None:
-        self.lines = Names()
+        self.lineages = Names()
         self.weaks = Names()
         self._tenants = Names()
-        self.line = array("i")
+        self.lineage = array("i")
         self.merged = array("i")
         self.weak = array("i")
         self.created = array("q")
         self._tenant = array("i")
-        self._last = array("i")  # party by line, -1 where there is none
+        self._last = array("i")  # participant by lineage, -1 where there is none
 
-    def add(self, party: Party) -> int:
-        """Add a lineage; return its number, which is that of the last of its line if alike."""
-        line = self.lines.number(party.lineage)
-        merged = self.lines.number(party.merged) if party.merged else -1
-        weak, tenant = self.weaks.lately.get(party.weak), self._tenants.lately.get(party.tenant)
+    def add(self, participant: Participant) -> int:
+        """Add a lineage; return its number, which is that of the last of its lineage if alike."""
+        lineage = self.lineages.number(participant.lineage)
+        merged = self.lineages.number(participant.merged) if participant.merged else -1
+        weak, tenant = (
+            self.weaks.lately.get(participant.weak),
+            self._tenants.lately.get(participant.tenant),
+        )
         if weak is None:
-            weak = self.weaks.number(party.weak) if party.weak else -1
+            weak = self.weaks.number(participant.weak) if participant.weak else -1
         if tenant is None:
-            tenant = self._tenants.number(party.tenant)
-        created = party.created
+            tenant = self._tenants.number(participant.tenant)
+        created = participant.created
         if not -_MOST <= created <= _MOST:
             created = Nanos(_bounded(created))
-        last = self._last[line] if line < len(self._last) else -1
+        last = self._last[lineage] if lineage < len(self._last) else -1
         if last >= 0 and (merged, weak, created, tenant) == self._seen(last):
             return last
-        return self._append(line, merged, weak, created, tenant)
+        return self._append(lineage, merged, weak, created, tenant)
 
-    def __getitem__(self, number: int) -> Party:
+    def __getitem__(self, number: int) -> Participant:
         merged, weak = self.merged[number], self.weak[number]
-        return Party(
-            Lineage(self.lines[self.line[number]]),
+        return Participant(
+            Lineage(self.lineages[self.lineage[number]]),
             self._tenants[self._tenant[number]],
-            self.lines[merged] if merged >= 0 else "",
+            self.lineages[merged] if merged >= 0 else "",
             self.weaks[weak] if weak >= 0 else "",
             Nanos(self.created[number]),
         )
 
     def __len__(self) -> int:
-        return len(self.line)
+        return len(self.lineage)
 
     def _seen(self, number: int) -> tuple[int, int, int, int]:
         weak, created = self.weak[number], self.created[number]
         return self.merged[number], weak, created, self._tenant[number]
 
-    def _append(self, line: int, merged: int, weak: int, created: int, tenant: int) -> int:
-        number = len(self.line)
-        self.line.append(line)
+    def _append(self, lineage: int, merged: int, weak: int, created: int, tenant: int) -> int:
+        number = len(self.lineage)
+        self.lineage.append(lineage)
         self.merged.append(merged)
         self.weak.append(weak)
         self.created.append(created)
         self._tenant.append(tenant)
         last = self._last
-        if line == len(last):
+        if lineage == len(last):
             last.append(number)
         else:
-            while line >= len(last):  # there were labels
+            while lineage >= len(last):  # there were labels
                 last.append(-1)
-            last[line] = number
+            last[lineage] = number
         return number
 
-    def only(self, parties: Iterable[int]) -> tuple[Parties, array[int]]:
+    def only(self, participants: Iterable[int]) -> tuple[Participants, array[int]]:
         """Return a copy with these alone, and the number there of each that is here."""
-        found, there = Parties(), array("i", [-1]) * len(self)
-        lines, weaks = (array("i", [-1]) * len(each) for each in (self.lines, self.weaks))
+        found, there = Participants(), array("i", [-1]) * len(self)
+        lineages, weaks = (array("i", [-1]) * len(each) for each in (self.lineages, self.weaks))
         tenants = array("i", [-1]) * len(self._tenants)
-        for number in parties:
+        for number in participants:
             if number < 0 or there[number] >= 0:
                 continue
             merged, weak, created, tenant = self._seen(number)
-            line = found._copied(self, self.line[number], lines)
+            lineage = found._copied(self, self.lineage[number], lineages)
             if merged >= 0:
-                merged = found._copied(self, merged, lines)
+                merged = found._copied(self, merged, lineages)
             if weak >= 0 and weaks[weak] < 0:
                 weaks[weak] = found.weaks.copy(self.weaks, weak)
             if tenants[tenant] < 0:
                 tenants[tenant] = found._tenants.copy(self._tenants, tenant)
             weak = weaks[weak] if weak >= 0 else -1
-            there[number] = found._append(line, merged, weak, created, tenants[tenant])
+            there[number] = found._append(lineage, merged, weak, created, tenants[tenant])
         return found, there
 
-    def _copied(self, other: Parties, line: int, copied: array[int]) -> int:
-        if copied[line] < 0:
-            copied[line] = self.lines.copy(other.lines, line)
-        return copied[line]
+    def _copied(self, other: Participants, lineage: int, copied: array[int]) -> int:
+        if copied[lineage] < 0:
+            copied[lineage] = self.lineages.copy(other.lineages, lineage)
+        return copied[lineage]
 
 
 class Rows:
     """Rows by number, in the order in which they came.
 
-    `preemptor` and `victim` are numbers of `parties`; `at`, `lost` and `terms` as in Displacement.
+    `preemptor` and `victim` are numbers of `participants`; `at`, `lost` and `terms` as in
+    Displacement.
     """
 
-    def __init__(self, parties: Parties | None = None) -> None:
-        self.parties = Parties() if parties is None else parties
+    def __init__(self, participants: Participants | None = None) -> None:
+        self.participants = Participants() if participants is None else participants
         self.at = array("q")
         self.preemptor = array("i")
         self.victim = array("i")
@@ -158,8 +162,8 @@ class Rows:
 
     def append(self, row: Displacement) -> int:
         """Apply a row that is `within`; return its number."""
-        preemptor = NOBODY_DID if row.preemptor is None else self.parties.add(row.preemptor)
-        victim = self.parties.add(row.victim)
+        preemptor = NOBODY_DID if row.preemptor is None else self.participants.add(row.preemptor)
+        victim = self.participants.add(row.victim)
         terms = (row.actor, row.devices, row.above, row.cause, row.exempt)
         last, known = self._last_terms
         if terms != last:
@@ -197,22 +201,22 @@ class Rows:
         return self.preemptor[number] >= 0 and self._held_against[self._terms[number]]
 
     def did(self, number: int) -> int:
-        """Return the line of a row's preemptor, -1 without."""
+        """Return the lineage of a row's preemptor, -1 without."""
         preemptor = self.preemptor[number]
-        return self.parties.line[preemptor] if preemptor >= 0 else -1
+        return self.participants.lineage[preemptor] if preemptor >= 0 else -1
 
     def suffered(self, number: int) -> int:
-        """Return the line of a row's victim."""
-        return self.parties.line[self.victim[number]]
+        """Return the lineage of a row's victim."""
+        return self.participants.lineage[self.victim[number]]
 
     def identity(self, number: int) -> Identified:
         """Return what a row does not have in common with any other."""
-        lines, preemptor = self.parties.lines, self.did(number)
+        lineages, preemptor = self.participants.lineages, self.did(number)
         return (
             Nanos(self.at[number]),
             self._number[number],
-            lines[preemptor] if preemptor >= 0 else "",
-            lines[self.suffered(number)],
+            lineages[preemptor] if preemptor >= 0 else "",
+            lineages[self.suffered(number)],
             self._uids[number],
         )
 
@@ -221,8 +225,8 @@ class Rows:
         return Displacement(
             Nanos(self.at[number]),
             terms.actor,
-            self.parties[preemptor] if preemptor >= 0 else None,
-            self.parties[self.victim[number]],
+            self.participants[preemptor] if preemptor >= 0 else None,
+            self.participants[self.victim[number]],
             self._uids[number],
             self._number[number],
             terms.devices,
@@ -239,8 +243,8 @@ class Rows:
         """Return a copy with these alone, in this order."""
         rows = list(rows)
         both = (each for row in rows for each in (self.preemptor[row], self.victim[row]))
-        parties, there = self.parties.only(both)
-        found = Rows(parties)
+        participants, there = self.participants.only(both)
+        found = Rows(participants)
         for row in rows:
             preemptor, terms = self.preemptor[row], self.terms(row)
             found.at.append(self.at[row])

@@ -72,7 +72,7 @@ class Names:
             found = self._slots[place] - 1
             if found < 0:
                 self._texts.append_packed(packed(name))
-                return self._take(hashed, place)
+                return self._reuse(hashed, place)
         return found
 
     def find(self, name: str) -> int:
@@ -102,7 +102,7 @@ class Names:
         place = hashed & mask
         while slots[place]:
             place = (place + 1) & mask
-        return self._take(hashed, place)
+        return self._reuse(hashed, place)
 
     def __getitem__(self, number: int) -> str:
         found = self._recent.get(number)
@@ -115,7 +115,7 @@ class Names:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def _take(self, hashed: int, place: int) -> int:
+    def _reuse(self, hashed: int, place: int) -> int:
         """Return the next number, which is that of the name of a free slot from now on."""
         slots, hashes = self._slots, self._hashes
         number = len(hashes)

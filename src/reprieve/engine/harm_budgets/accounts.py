@@ -117,8 +117,8 @@ class HarmAccounts:
     def relabelled(self) -> None:
         """Read anew which namespaces are selected."""
         self._stale = True
-        for told in self.observers:
-            told()
+        for reported in self.observers:
+            reported()
 
     def record(self, harm: Harm) -> None:
         """Count a displacement."""

@@ -79,7 +79,7 @@ class Kinds:
         """Return all candidates."""
         return list(self._of)
 
-    def put(self, uid: str, tenant: str, priority: int | None, since: int, devices: int) -> None:
+    def apply(self, uid: str, tenant: str, priority: int | None, since: int, devices: int) -> None:
         """Apply a candidate, or what is known of it now."""
         known = self._of.get(uid)
         if known is not None:

@@ -217,8 +217,8 @@ def _proof(
     need = _need([pod.gpus for pod in waiting] if on_nodes else [demand.gpus])
     if dict(proof.need) != need:
         yield Violation(Fault.WRONG_NEED, key)
-    heirs = _heirs(snapshot)
-    incoming = [w for w in snapshot.workloads if _incoming(w, demand, heirs, snapshot, policy, now)]
+    known = _demands_of(snapshot)
+    incoming = [w for w in snapshot.workloads if _incoming(w, demand, known, snapshot, policy, now)]
     for name, count in need.items():
         freed = sum(victim.amounts.get(name, 0) for victim in plan.victims)
         flight = proof.in_flight.get(name, 0)
@@ -375,16 +375,16 @@ def _measured(workload: Workload, policy: Policy, now: Nanos) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Heirs:
+class _Demands:
     """Keys and names of demands that wait, and of those that have used what was for them."""
 
     named: frozenset[str]
     served: frozenset[str]
 
 
-def _heirs(snapshot: IdleSnapshot) -> _Heirs:
+def _demands_of(snapshot: IdleSnapshot) -> _Demands:
     demands = [w for w in snapshot.workloads if w.status.phase is Phase.PENDING_GPU]
-    return _Heirs(
+    return _Demands(
         frozenset(name for each in demands for name in (each.key, each.ref.name)),
         frozenset(name for key in snapshot.served for name in (key, key.split("/")[1])),
     )
@@ -393,7 +393,7 @@ def _heirs(snapshot: IdleSnapshot) -> _Heirs:
 def _incoming(
     workload: Workload,
     demand: Workload,
-    heirs: _Heirs,
+    demands: _Demands,
     snapshot: IdleSnapshot,
     policy: Policy,
     now: Nanos,
@@ -406,7 +406,7 @@ def _incoming(
         if whom in ours:
             return True
         # Nobody, or one that waits no longer and has not taken the room.
-        if whom and (whom in heirs.named or (whom in heirs.served and not workload.pods)):
+        if whom and (whom in demands.named or (whom in demands.served and not workload.pods)):
             return False
         return nobody_counts
 

@@ -44,10 +44,10 @@ class Loss:
     asked: bool
 
 
-def debt(losses: Collection[Loss], taken: Iterable[tuple[Nanos, int]], now: Nanos) -> Debt | None:
+def debt(losses: Collection[Loss], chosen: Iterable[tuple[Nanos, int]], now: Nanos) -> Debt | None:
     """Return the debt of displaced work, None without one.
 
-    `taken`: when and how many devices were evicted for it.
+    `chosen`: when and how many devices were evicted for it.
     """
     lately = [each for each in losses if now - WITHIN < each.at <= now]
     if not lately:
@@ -56,7 +56,7 @@ def debt(losses: Collection[Loss], taken: Iterable[tuple[Nanos, int]], now: Nano
     last = lately[-1]
     own = [e for e in lately if e.whom == last.whom and last.at - e.at <= _TOGETHER]
     left = sum(each.devices for each in own)
-    left -= sum(devices for at, devices in taken if own[0].at <= at <= now)
+    left -= sum(devices for at, devices in chosen if own[0].at <= at <= now)
     if left <= 0 or any(each.depth > 1 for each in own):
         return None
     return Debt(left, last.at if any(each.asked for each in own) else None)

@@ -90,10 +90,10 @@ class _Run:
     held: dict[Uid, Nanos] = field(default_factory=dict)  # roots left alone, until when
     budgets: dict[Uid, str] = field(default_factory=dict)
     roots: set[Uid] = field(default_factory=set)  # of eligible workloads: each counts once
-    taken: set[Uid] = field(default_factory=set)  # roots claimed in this run
+    chosen: set[Uid] = field(default_factory=set)  # roots claimed in this run
     waiting: set[str] = field(default_factory=set)  # keys and names of all demands
     served: set[str] = field(default_factory=set)  # keys and names of the snapshot's served
-    flights: dict[str, list[Workload]] = field(default_factory=dict)  # by _heir()
+    flights: dict[str, list[Workload]] = field(default_factory=dict)  # by _reclaimed_for()
     pool: dict[str, int] = field(default_factory=dict)  # freed for nobody, not credited yet
     pool_members: list[Workload] = field(default_factory=list)
     placed: list[Reservation] = field(default_factory=list)  # by this run
@@ -114,7 +114,7 @@ def evaluate(
     run.served = {name for key in snapshot.served for name in (key, key.partition("/")[2])}
     for workload in workloads:
         pace.begin(workload.key)
-        whom = _heir(run, workload)
+        whom = _reclaimed_for(run, workload)
         if whom is not None:
             run.flights.setdefault(whom, []).append(workload)
             _note_settling(run, workload)
@@ -136,7 +136,7 @@ def evaluate(
     run.idle = [w for w in eligible if w.settings.policy is PreemptionPolicy.ON_PRESSURE]
     run.units = {each.root.uid: (each, of) for each, of in units_of(run.idle)}
     for workload in always:
-        run.taken.add(workload.root.uid)
+        run.chosen.add(workload.root.uid)
         run.plans.append(always_plan(run, workload))
     if not policy.literal.always_not_credited:
         run.pool_members = [*always, *run.flights.get("", ())]
@@ -147,7 +147,7 @@ def evaluate(
             _serve(run, demand)
     for workload in run.idle:
         root = workload.root.uid
-        if root not in run.taken:
+        if root not in run.chosen:
             spared = Reason.REPRIEVED if root in run.reprieved else Reason.NO_DEMAND
             spared = Reason.HELD if root in run.held else spared
             run.declined.append(_declined(run, workload, spared))
@@ -159,7 +159,7 @@ def evaluate(
     )
 
 
-def _heir(run: _Run, workload: Workload) -> str | None:
+def _reclaimed_for(run: _Run, workload: Workload) -> str | None:
     """Return for whom its GPUs are on their way now: "" for whoever waits next.
 
     They may be for a demand that has let go, or has found room elsewhere. Once the pods have ended,
@@ -253,8 +253,8 @@ def _serve(run: _Run, demand: Workload) -> None:
     if _is_refused(run, demand, plan):
         return
     run.reprieved.update(spared)
-    _take_room(run, search, credit)
-    run.taken.update(v.root.uid for v in victims)
+    _keep_capacity(run, search, credit)
+    run.chosen.update(v.root.uid for v in victims)
     run.plans.append(plan)
 
 
@@ -270,7 +270,7 @@ def _covers(run: _Run, demand: Workload, search: Search, credit: Mapping[str, in
     """Return whether what is free or on its way is enough for a demand; then it is kept for it."""
     if not search.fits():
         return False
-    run.covered.extend(_take_room(run, search, credit))
+    run.covered.extend(_keep_capacity(run, search, credit))
     run.declined.append(Declined(demand.ref, Reason.COVERED, search.incoming))
     return True
 
@@ -321,7 +321,7 @@ def _release(run: _Run, demand: Workload) -> None:
         own = run.snapshot.owned[demand.key] is Plane.IDLE
         run.declined.append(Declined(demand.ref, Reason.NO_QUOTA if own else Reason.OWNED))
         return
-    run.taken.update(roots)
+    run.chosen.update(roots)
     run.plans.append(releasing_plan(run, demand, victims, mixed=released.mixed))
 
 
@@ -337,7 +337,7 @@ def _mix(run: _Run, demand: Workload, waiting: tuple[PodRow, ...]) -> None:
     plan = mixed_plan(run, demand, need, victims, mixed.placement)
     if _is_refused(run, demand, plan):
         return
-    run.taken.update(mixed.roots)
+    run.chosen.update(mixed.roots)
     demanded = {pod.uid: pod.amounts for pod in waiting}
     run.placed.extend(
         Reservation(demand.key, uid, node, demanded[uid])
@@ -350,7 +350,7 @@ def _mix(run: _Run, demand: Workload, waiting: tuple[PodRow, ...]) -> None:
 def _named(run: _Run, demand: Workload, roots: Sequence[Uid]) -> list[Workload]:
     """Return the idle work of these roots; nothing where not all of it may be evicted."""
     victims = [each for each in run.idle if each.root.uid in roots]
-    free = [v for v in victims if not _held(run, demand.key, v) and v.root.uid not in run.taken]
+    free = [v for v in victims if not _held(run, demand.key, v) and v.root.uid not in run.chosen]
     return victims if len(free) == len(roots) else []
 
 
@@ -370,7 +370,7 @@ def _held(run: _Run, demand: str, workload: Workload) -> bool:
     """Whether the governor holds the workload from a demand; it is looked at again then."""
     root = workload.root.uid
     until = run.snapshot.held_until(demand, root, run.now)
-    if until is None or root in run.taken:
+    if until is None or root in run.chosen:
         return False
     run.held[root] = min(until, run.held.get(root, until))
     if budget := budget_of(run.snapshot.holds[demand][root]):
@@ -396,7 +396,7 @@ def _search(run: _Run, demand: Workload, pods: tuple[PodRow, ...]) -> tuple[Sear
     }
     incoming = {name: flight.get(name, 0) + credit[name] for name in need}
     room = _room(run, demand, flying) if pods else {}
-    return Search(demand, pods, need, incoming, room, run.taken), credit
+    return Search(demand, pods, need, incoming, room, run.chosen), credit
 
 
 def _withdraw(run: _Run, demand: Workload) -> None:
@@ -419,7 +419,7 @@ def _was_free_before(workload: Workload, demand: Workload) -> bool:
     return since is not None and since // SECOND <= demand.created // SECOND
 
 
-def _take_room(run: _Run, search: Search, credit: Mapping[str, int]) -> list[Reservation]:
+def _keep_capacity(run: _Run, search: Search, credit: Mapping[str, int]) -> list[Reservation]:
     """Keep what this demand uses from the demands after it; return its places."""
     for name, count in credit.items():
         if count:

@@ -14,7 +14,7 @@ from typing import Final
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 
-__all__ = ["DURATION_SECONDS", "NAME", "LeaseState", "may_take"]
+__all__ = ["DURATION_SECONDS", "NAME", "LeaseState", "may_acquire"]
 
 NAME: Final = "gpu-preemption-eval"
 DURATION_SECONDS: Final = 30
@@ -29,7 +29,7 @@ class LeaseState:
     duration_seconds: int = 0
 
 
-def may_take(lease: LeaseState | None, holder: str, now: Nanos) -> bool:
+def may_acquire(lease: LeaseState | None, holder: str, now: Nanos) -> bool:
     """Return whether `holder` may write itself into the Lease."""
     if lease is None or lease.holder in ("", holder) or lease.renewed is None:
         return True

@@ -50,7 +50,7 @@ def least(found: Search, idle: Sequence[Workload], begin: Callable[[], Search]) 
     sure = _complete(found)
     if most <= lower:
         return Least(other, 0)
-    units = [unit for unit in idle if unit.root.uid not in found.taken and _gives(found, unit)]
+    units = [unit for unit in idle if unit.root.uid not in found.chosen and _gives(found, unit)]
     for devices, chosen in _sets(units, most):
         if chosen is None:
             return Least(other, _gap(most, max(lower, devices) if sure else lower))

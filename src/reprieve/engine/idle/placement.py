@@ -16,7 +16,7 @@ from kubeworld.objects.pods import OVER
 from reprieve.engine.idle.model import PodRow, Workload
 from reprieve.units.ids import Uid
 
-__all__ = ["Room", "leave", "pending_pods", "place", "takes"]
+__all__ = ["Room", "admits", "leave", "pending_pods", "place"]
 
 LIMIT: Final = 2_000
 
@@ -46,7 +46,7 @@ def leave(room: Room, pods: Iterable[PodRow]) -> None:
                 node[name] = node.get(name, 0) + count
 
 
-def takes(room: Mapping[str, Mapping[str, int]], node: str, pod: PodRow) -> bool:
+def admits(room: Mapping[str, Mapping[str, int]], node: str, pod: PodRow) -> bool:
     """Return whether the node admits the pod and has capacity for it alone."""
     if pod.nodes is not None and node not in pod.nodes:
         return False
@@ -65,7 +65,7 @@ def place(
     free = {
         node: dict(amounts)
         for node, amounts in room.items()
-        if any(takes(room, node, pod) for pod in pods)
+        if any(admits(room, node, pod) for pod in pods)
     }
     ordered = sorted(pods, key=lambda pod: _hardness(pod, len(free)))
     chosen = _search(ordered, free)
@@ -107,7 +107,7 @@ def _search(pods: Sequence[PodRow], free: Room) -> dict[Uid, str] | None:
 
 def _candidates(pod: PodRow, free: Room, *, distinct: bool) -> Iterator[str]:
     """Yield the nodes that accept the pod, tightest first; `distinct`: of equal ones only one."""
-    names = [node for node in free if takes(free, node, pod)]
+    names = [node for node in free if admits(free, node, pod)]
     names.sort(key=lambda node: (sum(free[node].get(name, 0) for name in pod.gpus), node))
     if not distinct:
         return iter(names)

@@ -263,15 +263,15 @@ def _merged_samples(
         value = rounded(reading.utilization)
         # Of two samples of one GPU one is wrong: only the higher cannot make busy work look idle.
         latest[key] = value if collapse else max(value, latest.get(key, value))
-    taken: set[int] = set()
+    chosen: set[int] = set()
     for (gpu_id, partition), value in latest.items():
-        index = _entry(entries, gpu_id, partition, taken)
+        index = _entry(entries, gpu_id, partition, chosen)
         if index is None:
-            taken.add(len(entries))
+            chosen.add(len(entries))
             entries.append(GpuSample(gpu_id, value, now, now, partition))
             changed = True
             continue
-        taken.add(index)
+        chosen.add(index)
         known = entries[index]
         moved = abs(value - known.utilization) > _MOVED
         refreshed = not policy.literal.missing_metrics_are_zero and not (
@@ -289,11 +289,11 @@ def _merged_samples(
 
 
 def _entry(
-    entries: Sequence[GpuSample], gpu_id: str, partition: str | None, taken: set[int]
+    entries: Sequence[GpuSample], gpu_id: str, partition: str | None, chosen: set[int]
 ) -> int | None:
     adoptable = None
     for index, entry in enumerate(entries):
-        if entry.gpu_id != gpu_id or index in taken:
+        if entry.gpu_id != gpu_id or index in chosen:
             continue
         if entry.partition == partition:
             return index

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from reprieve.engine.idle.model import PodRow, Workload
 from reprieve.engine.idle.outcome import Declined, Reason
-from reprieve.engine.idle.placement import Room, leave, place, takes
+from reprieve.engine.idle.placement import Room, admits, leave, place
 from reprieve.engine.idle.resources import add
 from reprieve.units.ids import Uid
 
@@ -33,7 +33,7 @@ class Search:
         need: GPUs that it asks for, per resource name.
         incoming: what is on its way to it, per resource name.
         room: where there are pods, what it may use on each node before anybody else goes.
-        taken: roots that are preempted for others.
+        chosen: roots that are preempted for others.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Search:
         need: Mapping[str, int],
         incoming: Mapping[str, int],
         room: Room,
-        taken: Collection[Uid],
+        chosen: Collection[Uid],
     ) -> None:
         self.demand = demand
         self.pods = pods
@@ -53,7 +53,7 @@ class Search:
         self.placement: tuple[tuple[Uid, str], ...] = ()
         self.before = room
         self.after = room  # with the victims gone
-        self.taken = taken
+        self.chosen = chosen
         # One pod of each kind: those that fit the same nodes.
         self.kinds = {(pod.nodes, frozenset(pod.amounts.items())): pod for pod in pods}.values()
         # Incoming and freed so far, for every name of the need.
@@ -75,7 +75,7 @@ class Search:
 
     def _collect_sum(self, idle: Iterable[Workload]) -> bool:
         for candidate in idle:
-            if candidate.root.uid not in self.taken and any(
+            if candidate.root.uid not in self.chosen and any(
                 candidate.gpus.get(name, 0) > 0 and self.sum[name] < count
                 for name, count in self.need.items()
             ):
@@ -93,7 +93,7 @@ class Search:
         on by steps that double, then back by halves, since more room is never worse but where a
         search for a placement is cut off.
         """
-        useful = [c for c in idle if c.root.uid not in self.taken and self._useful(c)]
+        useful = [c for c in idle if c.root.uid not in self.chosen and self._useful(c)]
         enough = self._enough(useful)
         fewer, step = enough - 1, 1
         self._go(useful, min(enough, len(useful)))
@@ -140,7 +140,7 @@ class Search:
 
     def _usable(self, node: str) -> Mapping[str, int]:
         """Return what the demand could use of a node if its pods did not need it in one piece."""
-        if not any(takes(self.after, node, pod) for pod in self.kinds):
+        if not any(admits(self.after, node, pod) for pod in self.kinds):
             return {}
         return {name: max(0, self.after[node].get(name, 0)) for name in self.need}
 
@@ -204,7 +204,7 @@ class Search:
         """Return why no workload is evicted; every useful one of `idle` has been added in vain."""
         if self.pods:
             return self._not_placed()
-        free = (w.gpus for w in idle if w.root.uid not in self.taken)
+        free = (w.gpus for w in idle if w.root.uid not in self.chosen)
         total = add(self.incoming, *free)
         missing = {n: c - total.get(n, 0) for n, c in self.need.items() if total.get(n, 0) < c}
         return Declined(self.demand.ref, Reason.SHORT, missing)
@@ -216,7 +216,7 @@ class Search:
         if missing:
             return Declined(self.demand.ref, Reason.SHORT, missing)
         alone = (
-            pod for pod in self.kinds if not any(takes(self.after, n, pod) for n in self.after)
+            pod for pod in self.kinds if not any(admits(self.after, n, pod) for n in self.after)
         )
         first = next(alone, None)
         amounts = {} if first is None else first.amounts

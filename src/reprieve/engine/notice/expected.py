@@ -30,7 +30,7 @@ __all__ = [
     "counts_from",
     "likely_loss",
     "likely_wait",
-    "told_units",
+    "with_notice",
 ]
 
 #: So many device-seconds of a preemptor's wait count as one that is lost. From the study of
@@ -83,7 +83,7 @@ def counts_from(since: int, now: int, terms: Terms) -> int:
     return max(since, now - counts)
 
 
-def told_units(units: Sequence[AtStake], asking: int) -> tuple[bool, ...]:
+def with_notice(units: Sequence[AtStake], asking: int) -> tuple[bool, ...]:
     """Return which units of a plan get notice, so that loss and delay are least together.
 
     Args:

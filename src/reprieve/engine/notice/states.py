@@ -148,7 +148,7 @@ class Notice:
         known = self.at(now)
         return replace(known, extended=min(until, self.extend_until)) if known.waits else known
 
-    def told_before(self, extended: int, now: int) -> Notice:
+    def notified_before(self, extended: int, now: int) -> Notice:
         """Return the notice as a new leader begins it; its predecessor extended it until then.
 
         Nobody can have been told a later deadline than one `HEARTBEAT` from now.

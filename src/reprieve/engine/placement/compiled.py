@@ -121,7 +121,7 @@ class CompiledFilters:
     def _compile(self, view: View, pending: Pending, alike: _Key | None) -> Compiled:
         known = None if alike is None else self._alike.get(alike)
         if known is not None:
-            refusals = (each.take_on(pending) for each in known.several)
+            refusals = (each.include(pending) for each in known.several)
             refusal = next((each for each in refusals if each is not None), None)
             if refusal is None:
                 return known

@@ -140,7 +140,7 @@ class Reserving(Protocol):
 class ForSeveral(Protocol):
     """A filter that answers for several pods which are answered alike (`claims_alike`)."""
 
-    def take_on(self, pending: Pending) -> Refusal | None:
+    def include(self, pending: Pending) -> Refusal | None:
         """Answer for one pod more; return why it is refused everywhere, if it is."""
         ...
 

@@ -48,11 +48,11 @@ class DevicesOfNodes:
                         there = self._devices.setdefault(node, [])
                         there.append((device.id, tuple(sorted(found))))
 
-    def free(self, node: str, taken: Collection[DeviceId]) -> dict[str, int]:
-        """Return how many devices of a node are free under each name; `taken`: by claims."""
+    def free(self, node: str, used: Collection[DeviceId]) -> dict[str, int]:
+        """Return how many devices of a node are free under each name; `used`: by claims."""
         found: dict[str, int] = {}
         for device, names in self._devices.get(node, ()):
-            for name in () if device in taken else names:
+            for name in () if device in used else names:
                 found[name] = found.get(name, 0) + 1
         return found
 

@@ -375,7 +375,7 @@ class _Cycle:
             entry.reason = Unready.WAITING_FOR_QUOTA
             entry.message = f"{entry.assignment.message}. {why}"
             entry.requeue = RequeueReason.GENERIC
-            self._finish(entry, Outcome.PUT_OFF)
+            self._finish(entry, Outcome.AWAITS_IDLE)
         return bool(why)
 
     def _accept(self, entry: Entry, assignment: Assignment) -> None:

@@ -1,6 +1,6 @@
 """What the quota plane reports to the governor of disruptions, and what it queries.
 
-A workload is known by its line of work (`Workload.party`); where nobody has said which that is, it
+A workload is known by its lineage (`Workload.participant`); where nobody has said which that is, it
 is one of its own. `refusals` collects whom one was held back from until when, for a record that is
 decided again, and `recorded` who was displaced; whoever keeps records empties both.
 Source: specification of disruptions, sections 3 and 4.
@@ -15,14 +15,14 @@ from kubeworld.units.durations import HOUR
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.disruptions.questions import GovernorPolicy, Hold, Loop, Question, Rule
 from reprieve.engine.harm_budgets.accounts import Account
 from reprieve.engine.harm_budgets.budget import Harm
 from reprieve.engine.quota.model import Workload
 from reprieve.units.ids import Uid
 
-__all__ = ["LIMIT", "Displacements", "Fits", "Uids", "party_of"]
+__all__ = ["LIMIT", "Displacements", "Fits", "Uids", "participant_of"]
 
 LIMIT = 2
 _MOST_HARMS: Final = 100_000
@@ -32,11 +32,11 @@ Uids = tuple[str, str]  # of a preemptor and of its victim
 Fits = dict[Account, tuple[Nanos, frozenset[str]]]
 
 
-def party_of(workload: Workload) -> Party:
+def participant_of(workload: Workload) -> Participant:
     """Return the lineage of a workload."""
-    if workload.party is not None:
-        return workload.party
-    return Party(Lineage(f"object/{workload.uid}"), workload.namespace)
+    if workload.participant is not None:
+        return workload.participant
+    return Participant(Lineage(f"object/{workload.uid}"), workload.namespace)
 
 
 class Displacements:
@@ -92,8 +92,8 @@ class Displacements:
         row = Displacement(
             at,
             Actor.QUOTA,
-            party_of(preemptor),
-            party_of(victim),
+            participant_of(preemptor),
+            participant_of(victim),
             victim.uid,
             self._number,
             devices,
@@ -115,7 +115,7 @@ class Displacements:
         while len(self._harms) > _MOST_HARMS:
             del self._harms[next(iter(self._harms))]
 
-    def take_harm(self, uids: Uids) -> Harm | None:
+    def pop_harm(self, uids: Uids) -> Harm | None:
         """Return what budgets count of a displacement whose plan is over, and forget it."""
         return self._harms.pop(uids, None)
 
@@ -135,7 +135,7 @@ class Displacements:
 
     def undo(self, preemptor: Workload, victim: str) -> None:
         """Undo its last displacement of an object, by uid: it did not happen."""
-        self.governor.undo(party_of(preemptor).lineage, victim)
+        self.governor.undo(participant_of(preemptor).lineage, victim)
         harm = self._harms.pop((preemptor.uid, victim), None)
         if harm is not None:
             with self.governor.guard:
@@ -143,7 +143,7 @@ class Displacements:
 
     def admitted(self, workload: Workload, at: Nanos) -> None:
         """Record that a workload has got quota: what it displaced for it was not in vain."""
-        self.governor.admitted(party_of(workload), at)
+        self.governor.admitted(participant_of(workload), at)
 
     def refuse(self, preemptor: str, victim: str, until: Nanos) -> None:
         """Hold one back from the other, by uids, whatever they did."""
@@ -153,7 +153,7 @@ class Displacements:
     def concerns(self, workload: Workload) -> bool:
         """Return whether any workload could be held from what a workload requests."""
         known = self.refused or workload.uid in self._fixed_for
-        return bool(known) or self.governor.may_hold(party_of(workload))
+        return bool(known) or self.governor.may_hold(participant_of(workload))
 
     def known_by(
         self, workload: Workload, now: Nanos, *, below: bool = True
@@ -164,7 +164,7 @@ class Displacements:
         """
         if self.refused or workload.uid in self._fixed_for:
             return None
-        return self.governor.known_by(party_of(workload), now, below=below)
+        return self.governor.known_by(participant_of(workload), now, below=below)
 
     def refusal(self, preemptor: Workload, victim: Workload, now: Nanos) -> Hold | None:
         """Return until when a victim stays whose eviction was refused, None where none was."""
@@ -223,8 +223,8 @@ class Displacements:
         if uids in self._fixed:
             return Hold(self._fixed[uids], Rule.CYCLE)
         asked = Question(
-            party_of(preemptor),
-            party_of(victim),
+            participant_of(preemptor),
+            participant_of(victim),
             now,
             priority,
             above,

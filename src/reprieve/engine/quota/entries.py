@@ -33,7 +33,7 @@ class Outcome(StrEnum):
     NO_FIT = "no fit"
     NO_CANDIDATES = "no candidates"
     UNPROVEN = "unproven"  # by option: nodes would not take it
-    PUT_OFF = "put off"  # idle work may go for it, and is asked for first
+    AWAITS_IDLE = "put off"  # idle work may be evicted for it, and is decided about first
     SKIPPED = "skipped"
     GATED = "gated"
     DELAYED = "delayed"  # it has not waited for long enough to preempt
@@ -187,7 +187,7 @@ class NodeCheck(Protocol):
         """Keep capacity for an entry that needs no eviction."""
         ...
 
-    def puts_off(self, entry: Entry) -> str:
+    def delays(self, entry: Entry) -> str:
         """Return why an entry does not preempt yet; empty if it may."""
         ...
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kubeworld.units.durations import HOUR
 from kubeworld.units.instants import Nanos
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 from reprieve.engine.quota.assigning.constraints import (
     LabelSelector,
     NodeExpression,
@@ -339,7 +339,7 @@ class Workload:
     the uid of the job behind it, for messages. `replaces` is the key of the workload whose place it
     takes, being a larger slice of the same job. For its minimum runtimes, in seconds since the
     reservation, it is not preempted within its queue, or not reclaimed by others. `idle` says that
-    the idle plane knows it to hold GPUs without using them. `party` is its line of work. It says
+    the idle plane knows it to hold GPUs without using them. `participant` is its lineage. It says
     itself up to when its work was saved last (`checkpoint`), and when the next save is to be good.
     `counts_from`: where notice is expected to spare what it has not saved, from when on its time
     counts as lost instead. `unhealthy_nodes` are nodes of its places that failed; `of_one_pod` says
@@ -375,7 +375,7 @@ class Workload:
     preempt_min_runtime_s: int = 0
     reclaim_min_runtime_s: int = 0
     idle: bool = False
-    party: Party | None = None
+    participant: Participant | None = None
     checkpoint: Nanos | None = None
     next_checkpoint: Nanos | None = None
     unhealthy_nodes: tuple[str, ...] = ()

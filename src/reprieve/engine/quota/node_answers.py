@@ -70,7 +70,7 @@ class NodeAnswers:
         if other := next(self._nominations.elsewhere(entry), None):
             entry.moved, entry.assignment = other
             return ""
-        if why := proof.puts_off(entry):
+        if why := proof.delays(entry):
             return why
         snapshot.free(made)
         entry.made, entry.assignment, entry.whole = made, found, None
@@ -102,8 +102,8 @@ class NodeAnswers:
                 self._move(entry, self._proof)
             self._proof.claim(entry, flavors)
             return None
-        if why := self._proof.puts_off(entry):
-            return Outcome.PUT_OFF, why
+        if why := self._proof.delays(entry):
+            return Outcome.DEFERRED, why
         why = self._proof.refusal(entry, self._holdings.holders.values(), flavors)
         return (Outcome.UNPROVEN, why) if why else None
 

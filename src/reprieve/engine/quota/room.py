@@ -16,7 +16,7 @@ from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.tree import available
-from reprieve.engine.quota.targets.classical import take
+from reprieve.engine.quota.targets.classical import subtract
 
 __all__ = ["Room", "reserved_amounts"]
 
@@ -93,7 +93,7 @@ class Room:
         if gone:
             columns = {column: usage[:] for column, usage in columns.items()}
             for holder in gone:
-                take(snapshot.tree, columns, holder)
+                subtract(snapshot.tree, columns, holder)
         path = snapshot.tree.path[entry.queue]
         return {
             column: max(0, available(snapshot.tree, column, usage, path))

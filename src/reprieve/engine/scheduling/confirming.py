@@ -18,7 +18,7 @@ from reprieve.engine.mixed import FAR_FEWER, FEWER_IDLE
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.demand_devices import held_devices, least_lacking, priority_of
-from reprieve.engine.scheduling.nodes.leaving import PutOff, are_named
+from reprieve.engine.scheduling.nodes.leaving import Delayed, are_named
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
@@ -62,8 +62,8 @@ def refusal(
     slots = places_of(snapshot.pod_uids, gone | idle)
 
     def session(named: Mapping[Uid, int] | None = slots, **waits: Any) -> Session:
-        put_off = PutOff(**waits, slots=named)
-        return Session(snapshot, policy, overdue=overdue, now=now, scorers=scorers, waits=put_off)
+        deferred = Delayed(**waits, slots=named)
+        return Session(snapshot, policy, overdue=overdue, now=now, scorers=scorers, waits=deferred)
 
     if session().places_all(units):
         return "what is free, or on its way, is enough for it", frozenset()

@@ -127,9 +127,9 @@ def _handed_on(
     left = [index for index, node in enumerate(made) if node >= 0 and nodes[index] != node]
     for index, node in enumerate(nodes):
         if node >= 0 and node != made[index]:
-            taken = next((other for other in left if made[other] == node), None)
-            if taken is not None:
-                left.remove(taken)
+            chosen = next((other for other in left if made[other] == node), None)
+            if chosen is not None:
+                left.remove(chosen)
     waiting = [index for index, node in enumerate(nodes) if node < 0]
     wanting = [index for index in waiting if made[index] >= 0 and index not in left]
     left = [index for index in left if index not in waiting]

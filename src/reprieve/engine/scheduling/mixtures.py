@@ -34,7 +34,7 @@ from reprieve.engine.cluster.texts import places_of
 from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.demand_devices import held_devices, least_lacking, priority_of
-from reprieve.engine.scheduling.nodes.leaving import PutOff, are_named
+from reprieve.engine.scheduling.nodes.leaving import Delayed, are_named
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
@@ -51,7 +51,7 @@ def mixture(
     snapshot: Snapshot,
     units: Sequence[Unit],
     idle: Sequence[IdlePods],
-    begin: Callable[[PutOff], Session],
+    begin: Callable[[Delayed], Session],
     most: int = 0,
 ) -> Mixture | None:
     """Return the idle units that are evicted beside victims of lower priority; None without any.
@@ -109,7 +109,7 @@ class _Search:
     snapshot: Snapshot
     units: Sequence[Unit]
     idle: Sequence[IdlePods]
-    begin: Callable[[PutOff], Session]
+    begin: Callable[[Delayed], Session]
     slots: Mapping[Uid, int]
     left: int = _MOST
     best: _Set = field(default_factory=lambda: _Set((), frozenset(), (), (0, 0)))
@@ -120,7 +120,7 @@ class _Search:
         gone = frozenset(uid for each in chosen for uid in each.pods)
         without = dict.fromkeys(self.units, gone) if gone else {}
         patient = frozenset(self.units)
-        session = self.begin(PutOff(patient=patient, without=without, slots=self.slots))
+        session = self.begin(Delayed(patient=patient, without=without, slots=self.slots))
         victims: set[Uid] = set()
         places: dict[Uid, str] = {}
         for unit in self.units:

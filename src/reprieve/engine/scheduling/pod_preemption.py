@@ -139,7 +139,7 @@ def _least_harmful(
         chosen = choose_node(candidates, tried)
         tried.add(chosen)
         node = int(candidates.nodes[chosen])
-        found = _taken(pending, candidates, chosen)
+        found = _victims_of(pending, candidates, chosen)
         slots = pods_of(found.victims)
         torn = torn_groups(snapshot, policy, slots)
         if not torn and best is None:
@@ -171,7 +171,7 @@ def _least_harmful(
     return best[2]
 
 
-def _taken(pending: Pending, candidates: Candidates, chosen: int) -> Preemption:
+def _victims_of(pending: Pending, candidates: Candidates, chosen: int) -> Preemption:
     """Return the victims of one candidate."""
     units = candidates.units
     chosen_units, violating = candidates.victims(chosen)

@@ -32,9 +32,9 @@ from reprieve.engine.scheduling.group_preemption import preempt_for_group
 from reprieve.engine.scheduling.nodes.claims import deallocate_claims, deallocations
 from reprieve.engine.scheduling.nodes.domains import GroupPlacing
 from reprieve.engine.scheduling.nodes.leaving import (
-    NOBODY_PUT_OFF,
-    PUT_OFF,
-    PutOff,
+    DEFERRED,
+    NONE_DEFERRED,
+    Delayed,
     are_named,
     leaving_slots,
     room_on_its_way,
@@ -125,7 +125,7 @@ class Session:
         scorers: Mapping[str, PlacementScorer] = MappingProxyType({}),
         preempt_pod: PodPostFilter = preempt_for_pod,
         holds: Mapping[Unit, Mapping[Uid, Hold]] = MappingProxyType({}),
-        waits: PutOff = NOBODY_PUT_OFF,
+        waits: Delayed = NONE_DEFERRED,
     ) -> None:
         self.snapshot = snapshot
         self._waits = waits
@@ -301,18 +301,18 @@ class Session:
     def _scheduled(self, simulation: Simulation, turn: _Turn) -> Attempt:
         """Look for nodes, and for victims, as a unit of its kind does."""
         unit, queued, choose = turn.unit, turn.queued, self._choose
-        put_off = self._waits.holds(unit)
-        jobs = replace(self._jobs, enabled=False) if put_off else self._jobs
+        deferred = self._waits.holds(unit)
+        jobs = replace(self._jobs, enabled=False) if deferred else self._jobs
         if turn.gang is not None:
             return schedule_gang(simulation, unit, turn.gang, queued, jobs, choose)
         if turn.job:
             return schedule_alone(simulation, unit, queued[0], jobs, choose)
         gone = self._waits.without.get(unit, frozenset())
-        waits = put_off or bool(gone) or unit in self._waits.patient
+        waits = deferred or bool(gone) or unit in self._waits.patient
         if turn.group is None:
             preempt = self._preempt_pod
             if waits:
-                preempt = partial(self._preempt_later, put_off, gone)
+                preempt = partial(self._preempt_later, deferred, gone)
             return schedule_pod(simulation, unit, queued[0], self._policy, choose, preempt)
         plugins = [
             (name, self._plugins[name])
@@ -324,7 +324,7 @@ class Session:
             plugins = [(name, partial(with_gone, gone, known, each)) for name, each in plugins]
         if waits:
             later = partial(self._preempt_group_later, gone)
-            plugins = [("Joint", later), *(() if put_off else plugins)]
+            plugins = [("Joint", later), *(() if deferred else plugins)]
         return schedule_group(simulation, unit, turn.group, queued, self._policy, choose, plugins)
 
     def _only_among(self, simulation: Simulation, unit: Unit) -> None:
@@ -337,7 +337,7 @@ class Session:
 
     def _preempt_later(
         self,
-        put_off: bool,
+        deferred: bool,
         gone: frozenset[Uid],
         simulation: Simulation,
         pending: Pending,
@@ -349,8 +349,8 @@ class Session:
         waits = room_on_its_way(simulation, None, [pending], policy, choose, planned, known)
         if waits is not None:
             return waits
-        if put_off:
-            return PUT_OFF
+        if deferred:
+            return DEFERRED
         return with_gone(gone, known, self._preempt_pod, simulation, pending, policy)
 
     def _preempt_group_later(
@@ -367,7 +367,7 @@ class Session:
         del failed
         planned, known = self._planned_victims | gone, self._waits.slots
         waits = room_on_its_way(simulation, group, queued, policy, choose, planned, known)
-        return waits or PUT_OFF
+        return waits or DEFERRED
 
     def _planned(self, attempt: Attempt, turn: _Turn) -> Attempt:
         """Return the attempt with the plan of the victims that it found, if it has none yet."""
@@ -543,7 +543,7 @@ def _has_room(attempt: Attempt) -> bool:
 def _nobody(simulation: Simulation, pending: Pending, policy: Policy) -> Preemption:
     """Look for no victims."""
     del simulation, pending, policy
-    return PUT_OFF
+    return DEFERRED
 
 
 def _found_among_placed(attempt: Attempt) -> bool:

@@ -104,7 +104,7 @@ def _threshold_of(
     low_level, low = level, members
     if level < slicing.level:
         low_level, low = level + 1, _children(tree, level, members.tolist())
-    greedy = _take_greedily(counts[low_level], low, need, leaders)
+    greedy = _choose_greedily(counts[low_level], low, need, leaders)
     if greedy is None:
         return None
     columns = counts[low_level]
@@ -122,15 +122,15 @@ def _threshold_of(
         if tried < floor or tried <= 0:
             continue
         pruned = _pruned(tree, counts, level, members, tried, leaders, slicing)
-        again = _take_greedily(pruned[level], members, need, leaders)
+        again = _choose_greedily(pruned[level], members, need, leaders)
         if again is not None:
             return _Best(tried, again.domains, members, pruned)
     return None
 
 
-def _take_greedily(counts: Counts, members: Ints, need: int, leaders: int) -> _Greedy | None:
+def _choose_greedily(counts: Counts, members: Ints, need: int, leaders: int) -> _Greedy | None:
     columns = by_slices(counts)
-    rest, left, taken = need, leaders, 0
+    rest, left, chosen = need, leaders, 0
     last_leader: int | None = None
     last: int | None = None
     order = with_leader_order(columns, members, _LARGEST_FIRST).tolist() if leaders else []
@@ -142,7 +142,7 @@ def _take_greedily(counts: Counts, members: Ints, need: int, leaders: int) -> _G
         rest -= int(columns.units_beside[entry])
         last_leader = entry
         used.add(entry)
-        taken += 1
+        chosen += 1
     if left > 0:
         return None
     for entry in plain_order(columns, members, _LARGEST_FIRST).tolist():
@@ -151,8 +151,8 @@ def _take_greedily(counts: Counts, members: Ints, need: int, leaders: int) -> _G
         if entry not in used:
             rest -= int(columns.units[entry])
             last = entry
-            taken += 1
-    return None if rest > 0 else _Greedy(taken, last_leader, last)
+            chosen += 1
+    return None if rest > 0 else _Greedy(chosen, last_leader, last)
 
 
 def _pruned(
@@ -238,7 +238,7 @@ def _pick(
 
     Among equals the domains that come first in `order`.
     """
-    greedy = _take_greedily(counts, members, need, leaders)
+    greedy = _choose_greedily(counts, members, need, leaders)
     if greedy is None:
         return None
     most = greedy.domains

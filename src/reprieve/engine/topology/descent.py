@@ -18,14 +18,14 @@ from reprieve.engine.topology.orders import (
     Columns,
     Rules,
     best_of,
+    chosen_in_turn,
     leader_first,
     plain_order,
-    taken_in_turn,
 )
 from reprieve.engine.topology.search import by_slices
 from reprieve.engine.topology.tree import Ints, Tree
 
-__all__ = ["Share", "descend", "take"]
+__all__ = ["Share", "descend", "distribute"]
 
 #: Nothing is divided by slices of one pod.
 _SINGLE: Final = 1
@@ -39,7 +39,7 @@ class Share(NamedTuple):
     leaders: int
 
 
-def take(
+def distribute(
     columns: Columns, entries: Ints, count: int, leaders: int, size: int, rules: Rules
 ) -> list[Share]:
     """Share `count` pods and `leaders` among the entries, in their order, units of `size` pods."""
@@ -64,13 +64,13 @@ def take(
         break
     else:
         return found
-    taken, last = taken_in_turn(columns, entries[position:], rest, rules)
-    units_of = columns.units[taken].tolist()
+    used, last = chosen_in_turn(columns, entries[position:], rest, rules)
+    units_of = columns.units[used].tolist()
     if last >= 0:
         units_of[-1] = last
     found += [
         Share(domain, units * size, 0)
-        for domain, units in zip(taken.tolist(), units_of, strict=True)
+        for domain, units in zip(used.tolist(), units_of, strict=True)
         if units
     ]
     return found
@@ -87,7 +87,7 @@ def descend(
     rules: Rules,
 ) -> list[Share]:
     """Return the shares of the leaves, from domains of `level` that fit `count` pods together."""
-    shares = take(by_slices(counts[level]), domains, count, leaders, slicing.size, rules)
+    shares = distribute(by_slices(counts[level]), domains, count, leaders, slicing.size, rules)
     while level < min(slicing.level, len(tree.levels) - 1):
         together = np.concatenate(
             [np.arange(*_range(tree, level, share.domain)) for share in shares]
@@ -96,7 +96,7 @@ def descend(
         level += 1
         columns = by_slices(counts[level])
         order = plain_order(columns, np.sort(together), rules)
-        shares = take(columns, order, count, leaders, slicing.size, rules)
+        shares = distribute(columns, order, count, leaders, slicing.size, rules)
     return divide(tree, counts, level, shares, slicing, rules)
 
 
@@ -118,7 +118,7 @@ def divide(
         for share in shares:
             children = np.arange(*_range(tree, level, share.domain))
             order = plain_order(compared, children, rules)
-            lower += take(columns, order, share.pods, share.leaders, size, rules)
+            lower += distribute(columns, order, share.pods, share.leaders, size, rules)
         shares, level = lower, level + 1
     return shares
 

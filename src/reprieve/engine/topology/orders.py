@@ -20,9 +20,9 @@ __all__ = [
     "Columns",
     "Rules",
     "best_of",
+    "chosen_in_turn",
     "leader_first",
     "plain_order",
-    "taken_in_turn",
     "with_leader_order",
 ]
 
@@ -90,7 +90,7 @@ def best_of(columns: Columns, entries: Ints, need: int, leaders: int, rules: Rul
     return int(entries[at if suffices[at] else 0])
 
 
-def taken_in_turn(columns: Columns, entries: Ints, need: int, rules: Rules) -> tuple[Ints, int]:
+def chosen_in_turn(columns: Columns, entries: Ints, need: int, rules: Rules) -> tuple[Ints, int]:
     """Return which entries are used for `need` units, in order, and how many the last one gives.
 
     Without a leader: each gives all that it has until one has what is left; for that the best fit

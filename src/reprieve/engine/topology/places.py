@@ -172,9 +172,9 @@ class Places:
             for resource, amount in requests.items():
                 if amount <= 0:
                     continue
-                column, taken = tree.free.get(resource), used.get(resource)
+                column, chosen = tree.free.get(resource), used.get(resource)
                 left = 0 if column is None else int(column[leaf])
-                left -= 0 if taken is None else int(taken[leaf])
+                left -= 0 if chosen is None else int(chosen[leaf])
                 if left < amount * domain.count:
                     return False
         return True

@@ -18,9 +18,9 @@ from reprieve.engine.topology.orders import (
     Columns,
     Rules,
     best_of,
+    chosen_in_turn,
     leader_first,
     plain_order,
-    taken_in_turn,
     with_leader_order,
 )
 from reprieve.engine.topology.tree import Ints
@@ -132,7 +132,7 @@ def _find_plain(
     if climbs and level > 0:
         return find(counts, level - 1, need, 0, rules, required, climbs)
     some = (units > 0).nonzero()[0]
-    others, last = taken_in_turn(columns, plain_order(columns, some, rules), need, rules)
+    others, last = chosen_in_turn(columns, plain_order(columns, some, rules), need, rules)
     return Found(level, others) if last >= 0 else NoRoom(level, need + last)
 
 
@@ -153,23 +153,23 @@ def _a_later_one(
 def _several(
     columns: Columns, entries: Ints, level: int, need: int, leaders: int, rules: Rules
 ) -> Found | NoRoom:
-    taken: list[int] = []
+    used: list[int] = []
     rest, left, position = need, leaders, 0
     entries = leader_first(columns, entries, need, leaders)
     while left and position < len(entries) and columns.leader[entries[position]] > 0:
         chosen = int(entries[position])
         if not rules.least_free and columns.units_beside[chosen] >= rest:
             chosen = best_of(columns, entries[position:], rest, left, rules)
-        taken.append(chosen)
+        used.append(chosen)
         left -= min(left, int(columns.leader[chosen]))
         rest -= int(columns.units_beside[chosen])
         position += 1
     if left:
         return NoRoom(level, leaders - left)
     if rest <= 0:
-        return Found(level, np.array(taken, dtype=np.int64))
+        return Found(level, np.array(used, dtype=np.int64))
     others = plain_order(columns, np.sort(entries[position:]), rules)
-    others, last = taken_in_turn(columns, others[columns.units[others] > 0], rest, rules)
+    others, last = chosen_in_turn(columns, others[columns.units[others] > 0], rest, rules)
     if last < 0:
         return NoRoom(level, need + last)
-    return Found(level, np.append(np.array(taken, dtype=np.int64), others))
+    return Found(level, np.append(np.array(used, dtype=np.int64), others))

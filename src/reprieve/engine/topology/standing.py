@@ -24,12 +24,12 @@ class PlaceSearch:
         """Return it with places of its own, as they are before any victim leaves."""
         return PlaceSearch(self._places.copy(), self._asked)
 
-    def take(self, placed: Sequence[Placed]) -> None:
+    def remove(self, placed: Sequence[Placed]) -> None:
         """Remove a candidate's usage."""
         self._places.change(placed, -1)
 
     def give_back(self, placed: Sequence[Placed]) -> None:
-        """Undo `take`."""
+        """Undo `remove`."""
         self._places.change(placed, 1)
 
     def fits(self) -> bool:

@@ -109,10 +109,10 @@ def _by_rank(assignment: TopologyAssignment, pods: Sequence[PlacedPod]) -> dict[
 
 
 def _greedily(assignment: TopologyAssignment, pods: Sequence[PlacedPod]) -> dict[str, Values]:
-    taken = Counter(each.at for each in pods if each.at is not None)
+    used = Counter(each.at for each in pods if each.at is not None)
     free: list[Values] = []
     for domain in assignment.domains:
-        free += [domain.values] * max(0, domain.count - taken[domain.values])
+        free += [domain.values] * max(0, domain.count - used[domain.values])
     gated = (each.key for each in pods if each.at is None)
     return dict(zip(gated, free, strict=False))
 

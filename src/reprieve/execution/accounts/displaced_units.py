@@ -23,7 +23,7 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.engine.disruptions.ledger import Actor, Displacement
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.records.units import lost_of_unit, units_of
 
 __all__ = ["DisplacedUnit", "displaced_units", "displacement_of", "subject_of", "unit_name"]
@@ -95,8 +95,8 @@ def displacement_of(intent: Preemption, unit: DisplacedUnit) -> Displacement:
         Actor(spec.plane),
         None
         if preemptor is None
-        else Party(Lineage(spec.preemptor_lineage or preemptor.uid), preemptor.namespace),
-        Party(Lineage(unit.lineage), unit.subject.namespace),
+        else Participant(Lineage(spec.preemptor_lineage or preemptor.uid), preemptor.namespace),
+        Participant(Lineage(unit.lineage), unit.subject.namespace),
         unit.name,
         lost_device_seconds=unit.lost_device_seconds,
     )

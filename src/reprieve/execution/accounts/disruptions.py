@@ -4,12 +4,12 @@
    and before its record is closed, what became of its units is written, each by one call. The name
    follows from the plan and the unit, so that whoever writes it a second time meets the first.
 2. No eviction and no closing waits for that. What cannot be written is owed: the record says so
-   (`untold`), it is tried again with a growing pause, and by the next process too. A metric counts
-   each failure.
+   (`disruptions_pending`), it is tried again with a growing pause, and by the next process too. A
+   metric counts each failure.
 3. Nobody is told where the namespace is gone, or going.
 4. Work of other namespaces has a number instead of a name (`foreign_names`).
 5. Work that is displaced again and again is told so: in the status, in an event, and a metric
-   counts such lines of work. Nothing protects them.
+   counts such lineages. Nothing protects them.
 6. When the work runs again, its Disruption says since when (`returns`).
 7. They stay for 168 hours, and 200 in a namespace; the oldest go first (`old_disruptions`).
 
@@ -189,13 +189,13 @@ class Disruptions:
             for each in records
             if not each.spec.dry_run
             and not each.status.phase.open
-            and (each.status.untold or each.spec.decided_at >= since)
+            and (each.status.owes_disruptions or each.spec.decided_at >= since)
         ]
         rows = []
         for record in await intents.all_whole(closed):
             units = displaced_units(record, victim_states(record), {})
             rows += [displacement_of(record, unit) for unit in units]
-            if record.status.untold:
+            if record.status.owes_disruptions:
                 self._owe(record, units)
         self._displaced.fold(rows)
 
@@ -257,7 +257,7 @@ class Disruptions:
                 owed.units = await self._write_all(owed.intent, owed.units)
                 if owed.units:
                     return False
-                await self._told(name)
+                await self._paid(name)
             except Deposed:
                 return False
             except ApiError as failure:
@@ -268,9 +268,9 @@ class Disruptions:
             self._owed.pop(name, None)
         return True
 
-    async def _told(self, name: str) -> None:
+    async def _paid(self, name: str) -> None:
         """Remove a record from those that have something to report."""
-        patch = {"status": {"untold": None}}
+        patch = {"status": {"disruptionsPending": None, "untold": None}}
         try:
             await self._writer.patch(
                 PREEMPTIONS, self._namespace, name, patch, _Head, subresource="status"
@@ -305,17 +305,17 @@ class Disruptions:
 
     async def _write(self, intent: Preemption, unit: DisplacedUnit) -> None:
         space = unit.subject.namespace
-        told = await self._of(intent, unit)
+        reported = await self._of(intent, unit)
         noticed = displacement_of(intent, unit).at
         awaited = Unit((space, unit.name), unit.lineage, noticed, unit.objects)
         back = self.returns.displaced(awaited, unit.deleted)
         if back is not None:
-            status = msgspec.structs.replace(told.status, back_at=format_instant(back))
-            told = msgspec.structs.replace(told, status=status)
+            status = msgspec.structs.replace(reported.status, back_at=format_instant(back))
+            reported = msgspec.structs.replace(reported, status=status)
         try:
-            await self._writer.create(DISRUPTIONS, told, _Head)
+            await self._writer.create(DISRUPTIONS, reported, _Head)
         except AlreadyExists:
-            self.returns.told(awaited.name, None)
+            self.returns.reported(awaited.name, None)
             return
         except (NotFound, Forbidden):
             if await self._goes(space):
@@ -327,14 +327,14 @@ class Disruptions:
                 )
                 return
             raise
-        self.returns.told(awaited.name, back)
+        self.returns.reported(awaited.name, back)
         self._metrics.disruptions.labels(intent.spec.plane, unit.rule).inc()
-        self._metrics.lineage_displacements.observe(told.spec.times)
-        if told.status.repeated:
-            self._tell_repeated(unit, told.status.message)
+        self._metrics.lineage_displacements.observe(reported.spec.times)
+        if reported.status.repeated:
+            self._tell_repeated(unit, reported.status.message)
         self._old.written(space)
         if self._notify is not None:
-            self._notify(told)
+            self._notify(reported)
 
     async def _of(self, intent: Preemption, unit: DisplacedUnit) -> Disruption:
         spec, status = intent.spec, intent.status
@@ -407,5 +407,5 @@ class Disruptions:
         while True:
             await self._clock.sleep(MINUTE)
             if self._fence.open:
-                told = len(self._displaced.repeated(self._clock.wall()))
-                self._metrics.repeatedly_displaced.set(told)
+                reported = len(self._displaced.repeated(self._clock.wall()))
+                self._metrics.repeatedly_displaced.set(reported)

@@ -15,7 +15,7 @@ from typing import Final
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.execution.fence import Deposed, Fence
-from reprieve.execution.notices import Told
+from reprieve.execution.notices import Notified
 from reprieve.kube.errors import ApiError
 
 __all__ = ["DueNotices"]
@@ -29,23 +29,23 @@ class DueNotices:
     """Calls `write` for each notice that is due; `what` names in the log what that writes."""
 
     def __init__(
-        self, write: Callable[[Told], Awaitable[None]], what: str, fence: Fence, clock: Clock
+        self, write: Callable[[Notified], Awaitable[None]], what: str, fence: Fence, clock: Clock
     ) -> None:
         self._write = write
         self._what = what
         self._fence = fence
         self._clock = clock
-        self._due: dict[str, Told] = {}
+        self._due: dict[str, Notified] = {}
         self._changed = asyncio.Event()
 
-    def add(self, told: Told) -> None:
+    def add(self, reported: Notified) -> None:
         """Write this notice as soon as possible."""
-        self._due[told.id] = told
+        self._due[reported.id] = reported
         self._changed.set()
 
-    def drop(self, told: Told) -> None:
+    def drop(self, reported: Notified) -> None:
         """Do not write this notice any more."""
-        self._due.pop(told.id, None)
+        self._due.pop(reported.id, None)
 
     async def run(self) -> None:
         """Write what is due, until cancelled."""
@@ -62,12 +62,12 @@ class DueNotices:
     async def _write_once(self) -> bool:
         """Write what is due; return whether all could be written."""
         due, self._due = self._due, {}
-        failed: dict[str, Told] = {}
+        failed: dict[str, Notified] = {}
         try:
-            for told in list(due.values()):
-                root = told.victims[0].root
+            for reported in list(due.values()):
+                root = reported.victims[0].root
                 try:
-                    await self._write(told)
+                    await self._write(reported)
                 except (Deposed, ApiError) as failure:
                     log.warning(
                         "%s of %s %s/%s is not written, it is retried: %s",
@@ -77,7 +77,7 @@ class DueNotices:
                         root.name,
                         failure,
                     )
-                    failed[told.id] = told
+                    failed[reported.id] = reported
                 except Exception:
                     log.exception(
                         "%s of %s %s/%s is not written",
@@ -86,7 +86,7 @@ class DueNotices:
                         root.namespace,
                         root.name,
                     )
-                del due[told.id]
+                del due[reported.id]
         finally:
             self._due = {**due, **failed, **self._due}
         return not failed

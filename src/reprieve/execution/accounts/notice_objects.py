@@ -31,7 +31,7 @@ from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.execution.accounts.displaced_units import subject_of, unit_name
 from reprieve.execution.accounts.due_notices import DueNotices
 from reprieve.execution.fence import Deposed, Fence
-from reprieve.execution.notices import Notices, Told
+from reprieve.execution.notices import Notices, Notified
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from reprieve.kube.recording.events import EventRecorder
@@ -82,12 +82,12 @@ class PreemptionNotices:
         self._written: dict[tuple[str, str], PreemptionNoticeStatus] = {}
         self._going: dict[tuple[str, str], int] = {}
         self._swept = False
-        notices.observers.append(self._told)
+        notices.observers.append(self._reported)
 
-    def _told(self, told: Told) -> None:
-        if told.unheard:
-            self._tell_unheard(told)
-        self._due.add(told)
+    def _reported(self, reported: Notified) -> None:
+        if reported.unheard:
+            self._tell_unheard(reported)
+        self._due.add(reported)
 
     async def run(self) -> None:
         """Write what is due and remove what is old, until cancelled."""
@@ -95,11 +95,11 @@ class PreemptionNotices:
             group.create_task(self._due.run())
             group.create_task(self._remove_old())
 
-    async def _write(self, told: Told) -> None:
-        intent, first = told.intent, told.victims[0]
+    async def _write(self, reported: Notified) -> None:
+        intent, first = reported.intent, reported.victims[0]
         subject = subject_of(first)
         name = unit_name(intent, subject, first.unit or first.root.uid)
-        key, status = (subject.namespace, name), self._status(told)
+        key, status = (subject.namespace, name), self._status(reported)
         if self._written.get(key) == status:
             return
         if key in self._written:
@@ -111,8 +111,8 @@ class PreemptionNotices:
                 plane=intent.spec.plane,
                 rule=rule_text(intent.spec.plane, first.rule),
                 preemptor=await self._preemptor_of(intent, subject.namespace),
-                deadline=format_instant(Nanos(told.notice.deadline)),
-                extend_until=format_instant(Nanos(told.notice.extend_until)),
+                deadline=format_instant(Nanos(reported.notice.deadline)),
+                extend_until=format_instant(Nanos(reported.notice.extend_until)),
             )
             made = PreemptionNotice(Metadata(name, subject.namespace), spec, status)
             try:
@@ -127,7 +127,7 @@ class PreemptionNotices:
                     refusal,
                 )
         self._written[key] = status
-        if told.notice.final:
+        if reported.notice.final:
             self._going[key] = self._clock.monotonic() + _KEPT
         while len(self._written) > _MOST:
             self._going.setdefault(next(iter(self._written)), 0)
@@ -139,20 +139,20 @@ class PreemptionNotices:
         except NotFound:
             return  # it was removed by hand, or its namespace is gone
 
-    def _status(self, told: Told) -> PreemptionNoticeStatus:
-        notice = told.notice
+    def _status(self, reported: Notified) -> PreemptionNoticeStatus:
+        notice = reported.notice
         return PreemptionNoticeStatus(
             notice.state.value,
             format_instant(Nanos(notice.due)),
             len(notice.speakers),
             len(notice.saved),
-            format_instant(Nanos(told.saved_at)) if told.saved_at else "",
-            told.word.checkpoint,
-            told.word.message,
+            format_instant(Nanos(reported.saved_at)) if reported.saved_at else "",
+            reported.word.checkpoint,
+            reported.word.message,
         )
 
-    def _tell_unheard(self, told: Told) -> None:
-        about = told.victims[0].root.reference
+    def _tell_unheard(self, reported: Notified) -> None:
+        about = reported.victims[0].root.reference
         text = (
             "It asked for notice, was told, and said nothing until the deadline: look whether its "
             "pods call the operator, or at which place of the loop they ask"

@@ -1,7 +1,7 @@
 """When displaced work runs again, for the Disruption that reports it.
 
 Planes say what runs (`runs`): a pod that got a node, a Workload that was admitted, work of a root
-that has started. It is the displaced work again where it is of the same line of work and began to
+that has started. It is the displaced work again where it is of the same lineage and began to
 run after that was chosen; of a unit of several objects as many have to run, and no object brings
 two units back. The instant goes into the Disruption with the call that makes it where it is known
 by then, and else by one small patch, in its turn and within a budget. The schema lets it be set
@@ -26,7 +26,7 @@ from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.reprieve import Metadata
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound
@@ -40,7 +40,7 @@ __all__ = ["Returns", "Unit"]
 log: Final = logging.getLogger("reprieve.execution")
 
 _MOST_LINES: Final = 20_000
-_MOST_RUNS: Final = 1_000  # of one line of work; the oldest are forgotten
+_MOST_RUNS: Final = 1_000  # of one lineage; the oldest are forgotten
 _MOST_AWAY: Final = 1_000  # likewise; a namespace has 200 Disruptions at most
 _PAUSE: Final = SECOND
 _PAGE: Final = 500
@@ -69,7 +69,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     back_at: str = ""
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _Reported(msgspec.Struct, frozen=True):
     """As much of a Disruption as states whether its work is awaited."""
 
     metadata: Metadata
@@ -134,9 +134,9 @@ class Returns:
 
     # What happens.
 
-    def runs(self, party: Party, uid: str, at: Nanos, root: str = "") -> None:
+    def runs(self, participant: Participant, uid: str, at: Nanos, root: str = "") -> None:
         """An object of a lineage runs since then; `root`: uid of what it belongs to."""
-        line = self._line(lineage_of(party))
+        line = self._line(lineage_of(participant))
         if line.is_deleted(uid, root):
             return
         line.stop(uid)
@@ -160,7 +160,7 @@ class Returns:
         self._line(unit.lineage).delete(deleted)
         return self._awaited(unit)
 
-    def told(self, name: Name, at: Nanos | None) -> None:
+    def reported(self, name: Name, at: Nanos | None) -> None:
         """The Disruption is there, with this instant."""
         self._writing.discard(name)
         if at is not None:
@@ -192,7 +192,7 @@ class Returns:
         if self._listed:
             return
         try:
-            async for page in self._client.list_pages(DISRUPTIONS, _Told, page_size=_PAGE):
+            async for page in self._client.list_pages(DISRUPTIONS, _Reported, page_size=_PAGE):
                 for each in page.items:
                     self._await(each)
         except (Forbidden, NotFound) as failure:
@@ -216,9 +216,9 @@ class Returns:
 
     # What follows.
 
-    def _await(self, told: _Told) -> None:
-        spec, metadata = told.spec, told.metadata
-        if told.status.back_at or not spec.lineage:
+    def _await(self, reported: _Reported) -> None:
+        spec, metadata = reported.spec, reported.metadata
+        if reported.status.back_at or not spec.lineage:
             return
         try:
             noticed = parse_instant(spec.noticed_at)
@@ -271,7 +271,7 @@ class Returns:
         """Write one; return whether the next may be tried."""
         patch = {"status": {"backAt": format_instant(at)}}
         try:
-            await self._writer.patch(DISRUPTIONS, *name, patch, _Told)
+            await self._writer.patch(DISRUPTIONS, *name, patch, _Reported)
         except NotFound:
             pass  # it is gone
         except Invalid:

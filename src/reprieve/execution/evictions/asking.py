@@ -18,7 +18,7 @@ from reprieve.api.core import ObjectMeta
 from reprieve.api.scheduling import PodObject
 from reprieve.engine.notice.granting import MOST
 from reprieve.intake.cluster.pods import pod_row
-from reprieve.intake.lineage import pod_party
+from reprieve.intake.lineage import pod_participant
 from reprieve.kube.errors import Forbidden, NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS, Resource
@@ -67,7 +67,7 @@ async def asking_pod(client: Reader, namespace: str, name: str, uid: str) -> Ask
     if row.notice > 0:
         found = await _named(client, _CLASSES, "", row.pod_class.priority_class)
         allowed = min(_limit(found), await _of_queues(client, namespace, pod.metadata.labels or {}))
-    return AskingPod(max(row.notice, 0) * SECOND, allowed, lineage_of(pod_party(row)))
+    return AskingPod(max(row.notice, 0) * SECOND, allowed, lineage_of(pod_participant(row)))
 
 
 async def has_ended(client: Reader, namespace: str, name: str, uid: str) -> bool:

@@ -35,7 +35,7 @@ from reprieve.engine.notice.states import State
 from reprieve.execution.evictions.asking import asking_pod, has_ended
 from reprieve.execution.evictions.turns import Turn, plan_of, turn_of
 from reprieve.execution.fence import Deposed, Fence
-from reprieve.execution.notices import Asking, Member, Notices, Told
+from reprieve.execution.notices import Asking, Member, Notices, Notified
 from reprieve.execution.steps import each_of
 from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.kube.bodies import PatchType
@@ -123,8 +123,8 @@ class EvictionResponder:
                 self._next_try.pop(old.uid, None)
         self._changed.set()
 
-    def _observed(self, told: Told) -> None:
-        if told.plan in self._plans:
+    def _observed(self, notified: Notified) -> None:
+        if notified.plan in self._plans:
             self._changed.set()
 
     async def _answer(self) -> None:
@@ -134,10 +134,10 @@ class EvictionResponder:
                 continue
             if not self._reflector.synced.is_set():
                 if self._reflector.health in (Health.NOT_SERVED, Health.FORBIDDEN):
-                    self._notices.taken_over(EVICTION)
+                    self._notices.inherited(EVICTION)
                 continue
             await each_of(self._due(), self._try, _AT_ONCE)
-            self._notices.taken_over(EVICTION)
+            self._notices.inherited(EVICTION)
 
     async def _wait(self) -> None:
         pause = asyncio.ensure_future(self._clock.sleep(_TICK))
@@ -174,7 +174,7 @@ class EvictionResponder:
         elif turn is not None and turn.active:
             await self._begin(turn)
         elif turn is not None and turn.completed:
-            await self._take_over_completed(turn)
+            await self._restore_completed(turn)
 
     # The beginning.
 
@@ -207,7 +207,7 @@ class EvictionResponder:
             format_instant(Nanos(deadline)),
         )
 
-    async def _take_over_completed(self, turn: Turn) -> None:
+    async def _restore_completed(self, turn: Turn) -> None:
         """Restore the released notice of a pod for which a former process has answered."""
         self._over.add(turn.uid)
         pod = await asking_pod(self._client, turn.namespace, turn.pod, turn.pod_uid)
@@ -234,8 +234,8 @@ class EvictionResponder:
                 known.heard = now
             return
         if there and turn.active:
-            (told,) = self._notices.ready_of(plan)
-            await self._complete(turn, _ENDS[told.notice.state])
+            (notified,) = self._notices.ready_of(plan)
+            await self._complete(turn, _ENDS[notified.notice.state])
         self._notices.release(plan)
         self._close(known)
 

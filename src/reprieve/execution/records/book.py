@@ -40,7 +40,7 @@ from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.fence import Fence
 from reprieve.execution.records.demands import Demands
-from reprieve.execution.records.intents import IntentLog, IntentTaken
+from reprieve.execution.records.intents import IntentExists, IntentLog
 from reprieve.execution.recovery import Unbegun, claim_open, remove_old
 from reprieve.kube.client import Client
 from reprieve.kube.errors import (
@@ -158,11 +158,11 @@ class Book:
 
         Raises:
             Deposed: the fence is closed.
-            IntentTaken: all names that were tried stand for other plans.
+            IntentExists: all names that were tried stand for other plans.
             ApiError: it cannot be written, and is not open.
         """
         whom = plan.preemptor.uid if plan.preemptor is not None else _NOBODY
-        taken: IntentTaken | None = None
+        chosen: IntentExists | None = None
         for _ in range(_NUMBERS):
             number = self._numbers[whom] = self._numbers.get(whom, 0) + 1
             now = self._clock.wall()
@@ -182,9 +182,9 @@ class Book:
                 begun = await self._begin(name, spec)
                 await self._remove_former(whom, plan.id)
                 return begun
-            except IntentTaken as again:
+            except IntentExists as again:
                 self._fall(name)
-                taken = again
+                chosen = again
             except ApiError:
                 self._fall(name)
                 self._unbegun.add(name, self._clock.monotonic())
@@ -192,8 +192,8 @@ class Book:
             except BaseException:
                 self._fall(name)
                 raise
-        assert taken is not None
-        raise taken
+        assert chosen is not None
+        raise chosen
 
     def _stand(self, name: str, spec: PreemptionSpec) -> None:
         """A plan is open from now on."""
@@ -264,7 +264,7 @@ class Book:
 
         return await retried(once, self._client.transport.pause, (*UNSETTLED, Conflict), soon=True)
 
-    def take(self, intent: Preemption) -> None:
+    def adopt(self, intent: Preemption) -> None:
         """This process carries out a plan that it did not write."""
         self.open[intent.metadata.name] = intent.spec
 
@@ -279,11 +279,11 @@ class Book:
         reason: str,
         victims: Iterable[VictimStatus],
         *,
-        untold: bool = False,
+        disruptions_pending: bool = False,
     ) -> Preemption | None:
         """Write how a plan ended; None where its record is deleted, or was closed by another.
 
-        `untold`: not all of its Disruptions are written.
+        `disruptions_pending`: not all of its Disruptions are written.
 
         Raises:
             Deposed: the fence is closed.
@@ -298,7 +298,9 @@ class Book:
             if current is None or not current.status.phase.open:
                 return None
             whole = replace(current, spec=intent.spec)
-            return await self.log.finish(whole, phase, reason, states, untold=untold)
+            return await self.log.finish(
+                whole, phase, reason, states, disruptions_pending=disruptions_pending
+            )
 
         try:
             closed = await retried(once, self._client.transport.pause, (Conflict,), soon=True)
@@ -373,8 +375,8 @@ class Book:
         )
         try:
             await self.log.create(intent_name(plan, 0, dry_run=True), spec)
-        except IntentTaken as taken:
-            log.debug("record of plan %s: %s", plan.id, taken)
+        except IntentExists as chosen:
+            log.debug("record of plan %s: %s", plan.id, chosen)
         except ApiError as failure:
             self._noted.discard(plan.id)
             log.warning("record of plan %s: %s", plan.id, failure)

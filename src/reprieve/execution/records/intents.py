@@ -32,7 +32,7 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.execution.fence import Fence
-from reprieve.execution.notices import is_told
+from reprieve.execution.notices import is_notified
 from reprieve.execution.records.read_parts import with_parts
 from reprieve.execution.records.stored_parts import StoredParts
 from reprieve.kube.client import Client
@@ -44,7 +44,7 @@ from reprieve.records.plans.parts import SIZES, Sizes, omitted, split
 from reprieve.records.victim_states import numbers_by_state
 from reprieve.units.errors import ReprieveError
 
-__all__ = ["IntentLog", "IntentTaken"]
+__all__ = ["IntentExists", "IntentLog"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
@@ -55,7 +55,7 @@ _LONGEST: Final = 256  # letters of what is said there about one
 _AT_ONCE: Final = 8  # records that are being removed
 
 
-class IntentTaken(ReprieveError):
+class IntentExists(ReprieveError):
     """Another plan stands under this plane, preemptor and attempt: decide again."""
 
 
@@ -82,7 +82,7 @@ class IntentLog:
 
         Raises:
             Deposed: the fence is closed.
-            IntentTaken: another plan has this name, or the same one is over already.
+            IntentExists: another plan has this name, or the same one is over already.
             ApiError: it, or a part of it, cannot be written.
         """
         apart = split(name, self.namespace, spec, self._sizes)
@@ -100,7 +100,7 @@ class IntentLog:
         except AlreadyExists:
             found = await self._client.get(PREEMPTIONS, self.namespace, name, Preemption)
         if found.spec.plan_id != spec.plan_id or not found.status.phase.open:
-            raise IntentTaken(f"preemption {name} stands for plan {found.spec.plan_id}")
+            raise IntentExists(f"preemption {name} stands for plan {found.spec.plan_id}")
         return await self.whole(found)
 
     async def list(self, *, bare: bool = False) -> list[Preemption]:
@@ -211,13 +211,13 @@ class IntentLog:
         reason: str,
         victims: Iterable[VictimStatus],
         *,
-        untold: bool = False,
+        disruptions_pending: bool = False,
     ) -> Preemption:
         """Write `Completed` or `Abandoned` with what became of each victim.
 
-        `untold`: not all of its Disruptions are written. Of a plan in parts those are listed that
-        were not evicted, as far as there is room; the states of all of them stand there by number,
-        unless parts are gone.
+        `disruptions_pending`: not all of its Disruptions are written. Of a plan in parts those are
+        listed that were not evicted, as far as there is room; the states of all of them stand there
+        by number, unless parts are gone.
 
         Raises:
             Deposed: the fence is closed.
@@ -236,7 +236,7 @@ class IntentLog:
             owner=self._fence.identity,
             epoch=self._fence.epoch,
             finished_at=format_instant(self._clock.wall()),
-            untold=untold,
+            disruptions_pending=disruptions_pending,
         )
 
     async def remove(self, intent: Preemption) -> None:
@@ -291,8 +291,8 @@ class IntentLog:
 def _begun(intent: Preemption) -> IntentPhase:
     """Return what a plan is once a process has begun it: notices are given first."""
     phase = intent.status.phase
-    told = phase is IntentPhase.PLANNED and is_told(intent)
-    return IntentPhase.NOTICED if told or phase is IntentPhase.NOTICED else IntentPhase.EVICTING
+    reported = phase is IntentPhase.PLANNED and is_notified(intent)
+    return IntentPhase.NOTICED if reported or phase is IntentPhase.NOTICED else IntentPhase.EVICTING
 
 
 def _listed(states: Iterable[VictimStatus]) -> list[VictimStatus]:

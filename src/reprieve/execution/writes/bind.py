@@ -30,7 +30,7 @@ class Bound(StrEnum):
     ELSEWHERE = "Elsewhere"  # somebody else bound it
     GONE = "Gone"  # deleted, being deleted, or another pod under its name
     FAILED = "Failed"
-    TAKEN = "Taken"  # not tried: another scheduler took room of the node meanwhile
+    CHOSEN = "Taken"  # not tried: another scheduler took room of the node meanwhile
 
 
 @dataclass(frozen=True, slots=True)

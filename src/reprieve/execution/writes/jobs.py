@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kubeworld.objects.paths import Json, first, put
+from kubeworld.objects.paths import Json, first, set_at
 from reprieve.execution.fence import Fence
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.reading import is_suspended
-from reprieve.jobs.writing import Injection, restored, started, stopped, told_runtime
+from reprieve.jobs.writing import Injection, injected_runtime, restored, started, stopped
 from reprieve.kube.bodies import merge_changes
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Conflict, NotFound
@@ -42,7 +42,7 @@ class JobWriter:
         self._client = client
         self._fence = fence
 
-    async def start(self, kind: JobKind, job: Json, told: Mapping[str, Injection]) -> bool:
+    async def start(self, kind: JobKind, job: Json, injected: Mapping[str, Injection]) -> bool:
         """Start a suspended job with what its pods get.
 
         Raises:
@@ -55,13 +55,17 @@ class JobWriter:
                 kind,
                 job,
                 lambda current: (
-                    told_runtime(runtime, current, told) if is_suspended(kind, current) else None
+                    injected_runtime(runtime, current, injected)
+                    if is_suspended(kind, current)
+                    else None
                 ),
             )
         return await self._modify(
             kind,
             job,
-            lambda current: started(kind, current, told) if is_suspended(kind, current) else None,
+            lambda current: (
+                started(kind, current, injected) if is_suspended(kind, current) else None
+            ),
         )
 
     async def stop(self, kind: JobKind, job: Json) -> bool:
@@ -110,7 +114,7 @@ class JobWriter:
         if kind.clear_status and first(job, kind.clear_status) is not None:
             # The API refuses another template for a job that has a start time.
             patch: dict[str, Any] = {"metadata": {"uid": metadata["uid"]}}
-            put(patch, kind.clear_status, None)
+            set_at(patch, kind.clear_status, None)
             await self._fenced(Priority.STATUS).patch(
                 resource_of(kind),
                 metadata["namespace"],

@@ -56,7 +56,7 @@ _LONGEST_WAIT: Final = 120 * SECOND
 class Uninstalling:
     """The steps, in the order in which they are to be made.
 
-    `told` gets one line for each thing that was done. With `dry_run` nothing is written.
+    `reported` gets one line for each thing that was done. With `dry_run` nothing is written.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Uninstalling:
         client: Client,
         clock: Clock,
         namespace: str,
-        told: Callable[[str], None],
+        reported: Callable[[str], None],
         *,
         dry_run: bool = False,
     ) -> None:
         self._client = client
         self._clock = clock
         self._namespace = namespace
-        self._told = told
+        self._reported = reported
         self._dry_run = dry_run
         self._would = "would be " if dry_run else ""
 
@@ -101,7 +101,7 @@ class Uninstalling:
         for deployment in running:
             name = deployment["metadata"]["name"]
             if deployment["spec"].get("replicas", 1):
-                self._told(f"deployment {self._namespace}/{name} {self._would}scaled to 0")
+                self._reported(f"deployment {self._namespace}/{name} {self._would}scaled to 0")
                 if not self._dry_run:
                     await self._client.patch_scale(DEPLOYMENTS, self._namespace, name, 0)
         if not self._dry_run:
@@ -136,7 +136,7 @@ class Uninstalling:
             return
         holder = (lease.get("spec") or {}).get("holderIdentity")
         if holder:
-            self._told(
+            self._reported(
                 f"lease {self._namespace}/reprieve is held by {holder}: another operator runs, "
                 "or one was killed; the next one waits until the lease runs out"
             )
@@ -151,7 +151,7 @@ class Uninstalling:
             metadata = pod["metadata"]
             if (metadata.get("annotations") or {}).get("helm.sh/hook") != "test":
                 continue
-            self._told(
+            self._reported(
                 f"pod {self._namespace}/{metadata['name']} of helm test {self._would}deleted"
             )
             if not self._dry_run:
@@ -170,7 +170,7 @@ class Uninstalling:
             ours = True
             if not _converts(crd):
                 continue
-            self._told(f"conversion of {name} {self._would}set to None")
+            self._reported(f"conversion of {name} {self._would}set to None")
             if not self._dry_run:
                 await self._client.modify(CUSTOM_RESOURCE_DEFINITIONS, "", name, _unconverted)
         return ours
@@ -183,7 +183,7 @@ class Uninstalling:
                 continue
             if not held.get("webhooks"):
                 continue
-            self._told(f"{resource.kind} {CONFIGURATIONS} {self._would}emptied")
+            self._reported(f"{resource.kind} {CONFIGURATIONS} {self._would}emptied")
             if not self._dry_run:
                 await self._client.patch(resource, "", CONFIGURATIONS, {"webhooks": None}, dict)
 
@@ -199,7 +199,7 @@ class Uninstalling:
         except NotFound:
             return  # the kind is not served
         for kind, number in released.items():
-            self._told(f"finalizer {finalizer} {self._would}taken off {number} {kind}")
+            self._reported(f"finalizer {finalizer} {self._would}taken off {number} {kind}")
 
     async def _release_one(self, resource: Resource, obj: Json, finalizer: str) -> None:
         if self._dry_run:

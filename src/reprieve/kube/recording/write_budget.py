@@ -67,10 +67,10 @@ class WriteBudget:
         """Wait until one more may be sent, and count it; in the order of arrival."""
         # One of them asks and the others wait for it: were all to ask, each write would wake all.
         async with self._first:
-            while wait := self._take():
+            while wait := self._count():
                 await self._clock.sleep(wait)
 
-    def _take(self) -> int:
+    def _count(self) -> int:
         """Count one write; return 0, or in how many nanoseconds to try again."""
         rate = self._allowance.busy if self.busy else self._allowance.quiet
         now = self._clock.monotonic()

@@ -30,7 +30,7 @@ def config_map_reflector(
     client: Reader,
     clock: Clock,
     place: tuple[str, str],
-    told: Callable[[ConfigMap | None], None],
+    reported: Callable[[ConfigMap | None], None],
     report: Callable[[Exception], None],
 ) -> Reflector[ConfigMap]:
     """Return what hands one ConfigMap on at every change; None when it is deleted."""
@@ -39,7 +39,7 @@ def config_map_reflector(
         client,
         CONFIG_MAPS,
         ConfigMap,
-        _Told(told),
+        _Reported(reported),
         clock,
         namespace=namespace,
         field_selector=f"metadata.name={name}",
@@ -48,19 +48,19 @@ def config_map_reflector(
 
 
 @dataclass(slots=True)
-class _Told:
-    told: Callable[[ConfigMap | None], None]
+class _Reported:
+    reported: Callable[[ConfigMap | None], None]
 
     def received(self, objects: list[ConfigMap]) -> list[ConfigMap]:
         return objects
 
     def replaced(self, objects: list[ConfigMap], resource_version: str) -> None:
         del resource_version
-        self.told(objects[0] if objects else None)
+        self.reported(objects[0] if objects else None)
 
     def applied(self, obj: ConfigMap) -> None:
-        self.told(obj)
+        self.reported(obj)
 
     def deleted(self, obj: ConfigMap) -> None:
         del obj
-        self.told(None)
+        self.reported(None)

@@ -23,7 +23,7 @@ from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos
 from reprieve.engine.demands import Beside, Rejection
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 from reprieve.engine.mixed import IdlePods, Mixture
 from reprieve.engine.owners import DemandState, owner_of
 from reprieve.engine.plan import Plane
@@ -203,7 +203,7 @@ class Joint:
     def beside(
         self,
         governor: Governor | None,
-        demand: Party | None,
+        demand: Participant | None,
         now: Nanos,
         *,
         idle: Rejection | None = None,

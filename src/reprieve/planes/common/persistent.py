@@ -41,7 +41,7 @@ class Pauses:
 
 
 @contextlib.contextmanager
-def alone(told: logging.Logger, what: str) -> Iterator[None]:
+def alone(reported: logging.Logger, what: str) -> Iterator[None]:
     """Log a fault in a step about one of many, so that the others come next.
 
     Raises:
@@ -53,11 +53,11 @@ def alone(told: logging.Logger, what: str) -> Iterator[None]:
     except (Deposed, ApiError):
         raise
     except Exception:
-        told.exception("%s is left out after a fault of ours", what)
+        reported.exception("%s is left out after a fault of ours", what)
 
 
 async def persistent(
-    work: Callable[[], Awaitable[None]], clock: Clock, told: logging.Logger, what: str
+    work: Callable[[], Awaitable[None]], clock: Clock, reported: logging.Logger, what: str
 ) -> None:
     """Do an endless piece of work until cancelled; `what` names it in the log.
 
@@ -75,9 +75,9 @@ async def persistent(
             deposed = group.subgroup(Deposed)
             if deposed is not None:
                 raise deposed from None
-            told.exception("%s begins anew after a fault of ours", what)
+            reported.exception("%s begins anew after a fault of ours", what)
         except Exception:
-            told.exception("%s begins anew after a fault of ours", what)
+            reported.exception("%s begins anew after a fault of ours", what)
         else:
             return
         if clock.monotonic() - started > 2 * _LONGEST:
@@ -86,7 +86,7 @@ async def persistent(
 
 
 async def recovered(
-    recover: Callable[[], Awaitable[None]], clock: Clock, told: logging.Logger
+    recover: Callable[[], Awaitable[None]], clock: Clock, reported: logging.Logger
 ) -> None:
     """Adopt the open intents of a former process, and try again until that is done.
 
@@ -100,12 +100,12 @@ async def recovered(
         try:
             await recover()
         except ApiError as failure:
-            told.warning("cannot adopt open intents: %s", failure)
+            reported.warning("cannot adopt open intents: %s", failure)
             await clock.sleep(_FIRST)
         except Deposed:
             raise
         except Exception:
-            told.exception("cannot adopt open intents")
+            reported.exception("cannot adopt open intents")
             await clock.sleep(pauses.after_fault())
         else:
             return

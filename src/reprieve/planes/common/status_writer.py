@@ -41,7 +41,7 @@ Key = TypeVar("Key", bound=str)
 Wish = TypeVar("Wish")
 Wire = TypeVar("Wire")
 
-_MOST_PUT_OFF: Final = 4_096
+_MOST_DEFERRED: Final = 4_096
 
 
 class StatusWriter(Generic[Key, Wish, Wire]):
@@ -55,7 +55,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         written: told of each answer.
         failed: told of a wish that could not be written.
         fault: told of each fault of ours by which a status was not written.
-        told: the log of the plane.
+        reported: the log of the plane.
         at_once: how many objects are written at the same time.
         writes: whether anything is written now; not in a dry run.
     """
@@ -70,7 +70,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         written: Callable[[Key, Wish, Wire], None],
         failed: Callable[[Key, Wish], None],
         fault: Callable[[], None],
-        told: logging.Logger,
+        reported: logging.Logger,
         at_once: int = 8,
         writes: Callable[[], bool],
     ) -> None:
@@ -81,7 +81,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         self._written = written
         self._failed = failed
         self._fault = fault
-        self._log = told
+        self._log = reported
         self._at_once = at_once
         self._writes = writes
         self._wishes: dict[Key, Wish] = {}  # those that are not being written yet
@@ -118,14 +118,14 @@ class StatusWriter(Generic[Key, Wish, Wire]):
             self._write_wish,
             self._clock,
             at_once=self._at_once,
-            told=self._log,
+            reported=self._log,
             named=lambda key: f"the status of {key}",
         )
 
     async def _write_wish(self, key: Key) -> None:
         wish = self._wishes.pop(key, None)
         self._put_off.pop(key, None)
-        put_off = False
+        deferred = False
         try:
             if wish is not None and self._writes():
                 await self._write(key, wish)
@@ -135,10 +135,10 @@ class StatusWriter(Generic[Key, Wish, Wire]):
             self._fault()
             if wish is not None and key not in self._wishes:
                 self._keep(key, wish)
-                put_off = True
+                deferred = True
             raise
         finally:
-            done = put_off or key not in self._wishes
+            done = deferred or key not in self._wishes
             if done and (over := self._over.pop(key, None)) is not None:
                 over.set()
 
@@ -146,7 +146,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         """Keep a wish for the next look at its object, as the workers have that."""
         self._wishes[key] = wish
         self._put_off[key] = None
-        if len(self._put_off) > _MOST_PUT_OFF:
+        if len(self._put_off) > _MOST_DEFERRED:
             self.forget(next(iter(self._put_off)))
 
     async def _write(self, key: Key, wish: Wish) -> None:

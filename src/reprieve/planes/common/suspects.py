@@ -146,9 +146,9 @@ class Suspects:
         self._clock = clock
         self._count = count
         self._until: dict[tuple[Plane, str], int] = {}  # monotonic
-        self._told: set[tuple[Plane, str]] = set()
+        self._reported: set[tuple[Plane, str]] = set()
 
-    def take(self, suspects: Iterable[Suspect]) -> None:
+    def delay(self, suspects: Iterable[Suspect]) -> None:
         """Delay these from now on."""
         wall, now = self._clock.wall(), self._clock.monotonic()
         for each in suspects:
@@ -167,12 +167,12 @@ class Suspects:
         if until <= self._clock.monotonic():
             del self._until[key]
             return None
-        if key not in self._told:
-            self._told.add(key)
+        if key not in self._reported:
+            self._reported.add(key)
             self._count(plane)
         return Nanos(until)
 
-    def taken(self, plane: Plane, what: str) -> Nanos | None:
+    def pop_delay(self, plane: Plane, what: str) -> Nanos | None:
         """Return until when work waits, for one who keeps that in mind: it is forgotten here."""
         until = self.until(plane, what)
         if until is not None:

@@ -39,13 +39,13 @@ async def until_answered(
     """
 
     async def asking() -> T:
-        told = ""
+        reported = ""
         while True:
             try:
                 return await ask()
             except AWAY as failure:
-                if str(failure) != told:
-                    told = str(failure)
+                if str(failure) != reported:
+                    reported = str(failure)
                     report(failure)
                 await clock.sleep(_AGAIN)
 

@@ -38,15 +38,15 @@ class Ranking:
 
     name: str = ""
     order: Callable[[Any], int] | None = None
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
     def of(self, row: Row) -> Row:
         """Return a row with its number; 0 where the order has none, which is logged once."""
         if self.order is None:
             return row
         rank, fault = self.asked(row)
-        if fault and fault not in self._told and len(self._told) < 100:
-            self._told.add(fault)
+        if fault and fault not in self._reported and len(self._reported) < 100:
+            self._reported.add(fault)
             _log.error("victimOrder %s: %s: %s; it counts as 0", self.name, row.key, fault)
         return replace(row, rank=rank) if rank != row.rank else row
 

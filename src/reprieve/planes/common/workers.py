@@ -29,7 +29,7 @@ _BACK_OFF: Final = 5 * SECOND
 _LONGEST: Final = 5 * MINUTE
 
 
-async def guarded(work: Awaitable[None], told: logging.Logger) -> None:
+async def guarded(work: Awaitable[None], reported: logging.Logger) -> None:
     """Do one task of many: its fault is not everybody's, but the loss of the lease is.
 
     Raises:
@@ -40,12 +40,14 @@ async def guarded(work: Awaitable[None], told: logging.Logger) -> None:
     except (Deposed, asyncio.CancelledError):
         raise
     except Exception:
-        told.exception("a task failed")
+        reported.exception("a task failed")
 
 
-def spawn(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None], told: logging.Logger) -> None:
+def spawn(
+    tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None], reported: logging.Logger
+) -> None:
     """Do one task of many beside the others of the group, `guarded`."""
-    task = tasks.create_task(guarded(work, told))
+    task = tasks.create_task(guarded(work, reported))
     # A task that is cancelled before it begins never comes to its work.
     task.add_done_callback(lambda _: work.close())
 
@@ -56,10 +58,10 @@ async def look_at_each(
     clock: Clock,
     *,
     at_once: int = 16,
-    told: logging.Logger = log,
+    reported: logging.Logger = log,
     named: Callable[[Key], str] = str,
 ) -> None:
-    """Call `look` for every key that becomes due, until cancelled; `told` has what failed.
+    """Call `look` for every key that becomes due, until cancelled; `reported` has what failed.
 
     Raises:
         BaseExceptionGroup: with `Deposed` alone, when a look came upon the closed fence.
@@ -74,17 +76,17 @@ async def look_at_each(
 
     async def work() -> None:
         while True:
-            key = await turns.take()
+            key = await turns.next_key()
             try:
                 await look(key)
                 faults.pop(key, None)
             except ApiError as failure:
-                told.warning("%s is retried later: %s", named(key), failure)
+                reported.warning("%s is retried later: %s", named(key), failure)
                 due.add_at(key, Nanos(clock.wall() + _BACK_OFF))
             except Deposed:
                 raise
             except Exception:
-                told.exception("%s is retried later after a fault of the operator", named(key))
+                reported.exception("%s is retried later after a fault of the operator", named(key))
                 pause = min(_BACK_OFF << min(faults.get(key, 0), 16), _LONGEST)
                 faults[key] = faults.get(key, 0) + 1
                 due.add_at(key, Nanos(clock.wall() + pause))
@@ -115,7 +117,7 @@ class _Turns(Generic[Key]):
             self._waiting[key] = None
             self._arrived.release()
 
-    async def take(self) -> Key:
+    async def next_key(self) -> Key:
         """Return the key that waits first, once there is one."""
         await self._arrived.acquire()
         key = next(iter(self._waiting))

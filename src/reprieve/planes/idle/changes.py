@@ -120,12 +120,12 @@ class Changes:
         if new is None:
             assert old is not None
             self._workloads.remove(old)
-            self._displacements.lines.forget(old.object.spec.workload_ref.uid)
+            self._displacements.lineages.forget(old.object.spec.workload_ref.uid)
             self._due.workloads.discard(key_of(old.namespace, old.name))
             self._due.roots.add(old.object.spec.workload_ref.uid)
             self._evaluator.ask()
             return
-        held = self._workloads.put_record(new)
+        held = self._workloads.observe_record(new)
         self._known_roots.setdefault(held.root.uid, Root(held.root, held.object.status.owner_chain))
         if old is None or old.object.spec != new.object.spec:
             self._due.roots.add(held.root.uid)

@@ -179,15 +179,15 @@ class ClaimedDevices:
             self._extended = extended_classes({Kind.DEVICE_CLASS: rows})
         return self._extended
 
-    def free_on(self, node: str, taken: Collection[DeviceId]) -> Mapping[str, int]:
+    def free_on(self, node: str, chosen: Collection[DeviceId]) -> Mapping[str, int]:
         """Return the devices of a node that no claim has, by resource name."""
         if self._devices is None:
             slices = self._watches.slices
             rows: list[ResourceSliceRow] = [] if slices is None else [s.row for s in slices.cache]
             self._devices = DevicesOfNodes(rows, self.extended)
-        return self._devices.free(node, taken)
+        return self._devices.free(node, chosen)
 
-    def taken(self) -> frozenset[DeviceId]:
+    def allocated(self) -> frozenset[DeviceId]:
         """Return the devices that claims have."""
         rows = (each.row for each in self._watches.claims.cache)
         return frozenset(

@@ -48,7 +48,7 @@ from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
 from reprieve.planes.idle.evaluating.evaluator import Evaluator
-from reprieve.planes.idle.evaluating.lines import Lines
+from reprieve.planes.idle.evaluating.lineages import RootLineages
 from reprieve.planes.idle.evaluating.open_intents import RootAnswers
 from reprieve.planes.idle.evaluating.snapshots import Snapshots
 from reprieve.planes.idle.housekeeping import Housekeeping
@@ -145,12 +145,12 @@ class IdlePlane:
             self.workloads,
             clock,
             self._lost_with,
-            Lines(context.governor, self._ownership.pods_of),
+            RootLineages(context.governor, self._ownership.pods_of),
             self._loops,
             None if context.disruptions is None else context.disruptions.returns,
         )
-        told = self._displacements.told
-        context.metrics.remembers(Remembered.NAMED_VICTIMS, lambda: told.remembers)
+        reported = self._displacements.reported
+        context.metrics.remembers(Remembered.NAMED_VICTIMS, lambda: reported.remembers)
         self.evaluator = Evaluator(
             context,
             self.workloads,
@@ -213,7 +213,7 @@ class IdlePlane:
             self._queued.workloads,
             self._due.workloads.add_at,
             self.evaluator.ask,
-            loop_of=lambda root: self._loops.said_of(self._displacements.lines.of(root).lineage),
+            loop_of=lambda root: self._loops.said_of(self._displacements.lineages.of(root).lineage),
             shares_of=lambda pods: sharing_of(pods, self.workloads.poll, self._shared_on),
         )
         self._loops.changed.append(self._due.lineage)
@@ -342,7 +342,7 @@ class IdlePlane:
 
     def _polled(self, poll: Poll) -> None:
         self._poll_report.report(poll)
-        for key in self.workloads.take(KnownPoll.of(poll)):
+        for key in self.workloads.apply(KnownPoll.of(poll)):
             self._due.workloads.add(key)
 
     # Who looks at it
@@ -446,7 +446,7 @@ class IdlePlane:
         return strategy_of(record.node.metadata.labels or {}, resources)
 
     def _snapshot(self, claims: Mapping[Uid, GpuWorkloadKey | None]) -> IdleSnapshot:
-        return self._snapshots.take(claims, self.evaluator.open_intents.placements())
+        return self._snapshots.snapshot(claims, self.evaluator.open_intents.placements())
 
     def _held_back(self) -> str:
         """Return why nothing may be decided now; empty when all facts are at hand."""

@@ -133,7 +133,7 @@ class Reconciler:
                 await self._tracking.write_spec(held, spec)
             await self._write(held, workload, outcome, now, self._shares_of(pods))
         except ApiError:
-            self._workloads.take_back(held)
+            self._workloads.release(held)
             raise
         if outcome.action is Action.DELETE_GPU_WORKLOAD:
             await self._remove(held)
@@ -174,7 +174,7 @@ class Reconciler:
             answer = await write_status(self._context.full_client, change, GpuWorkload)
         except (Conflict, NotFound):
             # Judged on an older version: the newer one comes through the watch.
-            self._workloads.take_back(held)
+            self._workloads.release(held)
             self._again(held.key, Nanos(now + SECOND))
             return
         before = workload.status.phase

@@ -43,7 +43,7 @@ class Waiting:
         self._workloads = workloads
         self._ownership = ownership
         self._snapshot = snapshot
-        self._told: dict[Uid, Reason] = {}
+        self._reported: dict[Uid, Reason] = {}
 
     def record(self, snapshot: IdleSnapshot, evaluation: Evaluation, now: Nanos) -> None:
         """Count and report the demands of an evaluation; it never fails the caller."""
@@ -97,8 +97,8 @@ class Waiting:
         decision_log = self._context.decision_log
         self._context.metrics.show_waiting(Plane.IDLE, Counter(found.values()))
         for ref, reason in found.items():
-            if self._told.get(ref.uid) is not reason:
-                self._told[ref.uid] = reason
+            if self._reported.get(ref.uid) is not reason:
+                self._reported[ref.uid] = reason
                 said = counted(facts, ref, reason)
                 self._context.announce(ref, waiting_event(said))
                 if decision_log is not None:
@@ -111,7 +111,7 @@ class Waiting:
             for each in facts.snapshot.workloads
             if each.status.phase is Phase.PENDING_GPU
         }
-        for uid in self._told.keys() - waiting:
-            del self._told[uid]
+        for uid in self._reported.keys() - waiting:
+            del self._reported[uid]
             if decision_log is not None:
                 decision_log.waits_no_longer(Plane.IDLE, uid)

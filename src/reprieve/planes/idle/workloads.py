@@ -151,7 +151,7 @@ class TrackedWorkloads:
         self._merge(held)
         return held
 
-    def put_record(self, record: WorkloadRecord) -> TrackedWorkload:
+    def observe_record(self, record: WorkloadRecord) -> TrackedWorkload:
         """Hold what the watch shows."""
         watched: WatchedGpuWorkload = record.object
         held = self.observe(watched)
@@ -179,7 +179,7 @@ class TrackedWorkloads:
             if since != held.status.idle_since:
                 held.status = replace(held.status, idle_since=since)
 
-    def take_back(self, held: TrackedWorkload) -> None:
+    def release(self, held: TrackedWorkload) -> None:
         """Release a decision that could not be written: it is made, and reported, again."""
         known = held.status
         held.status = replace(
@@ -188,7 +188,7 @@ class TrackedWorkloads:
             last_metrics_update=known.last_metrics_update,
         )
 
-    def take(self, poll: KnownPoll) -> list[GpuWorkloadKey]:
+    def apply(self, poll: KnownPoll) -> list[GpuWorkloadKey]:
         """Apply a poll; return the keys of the workloads that it may concern."""
         self._poll = poll
         if self._idle_time is not None:

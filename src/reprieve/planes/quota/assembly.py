@@ -38,7 +38,7 @@ async def assemble(given: Surroundings) -> Assembled:
     given.joint.demands.workload_of = plane.side.workload_of
     runners = []
     if stored.content is not None:
-        runners.append(LiveConfiguration(context, stored, plane.take))
+        runners.append(LiveConfiguration(context, stored, plane.reconfigure))
     serving = None
     if given.wait_leading is not None and stored.settings.serves_webhooks:
         serving = ProcessWebhooks(plane, stored.settings, given.namespace, given.wait_leading)

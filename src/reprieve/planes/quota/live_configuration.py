@@ -72,19 +72,19 @@ async def stored_settings(client: Reader, source: QuotaSource) -> StoredSettings
 
 
 class LiveConfiguration:
-    """Follows one ConfigMap. `stored` is what was read at the start; `take` gets new options."""
+    """Follows one ConfigMap. `stored` is what was read at the start; `use` gets new options."""
 
     def __init__(
         self,
         context: QuotaContext,
         stored: StoredSettings,
-        take: Callable[[QuotaOptions], None],
+        use: Callable[[QuotaOptions], None],
     ) -> None:
         self._context = context
         self._source = stored.source
         self._place = (stored.source.namespace, stored.settings.configuration_map)
         self._text = stored.content or ""
-        self._take = take
+        self._use = use
         self._rejected = ""
 
     async def run(self) -> None:
@@ -112,11 +112,11 @@ class LiveConfiguration:
         self._text = text
         if not changes:
             return
-        told = "; ".join(map(str, changes))
-        self._announce(given, EventText("Normal", "ConfigurationChanged", _cut(told)))
-        log.info("ConfigMap %s/%s: %s", *self._place, told)
+        reported = "; ".join(map(str, changes))
+        self._announce(given, EventText("Normal", "ConfigurationChanged", _cut(reported)))
+        log.info("ConfigMap %s/%s: %s", *self._place, reported)
         if any(change.live for change in changes):
-            self._take(_with_live(self._context.options, after))
+            self._use(_with_live(self._context.options, after))
 
     def _reject(self, given: ConfigMap | None, why: str) -> None:
         if why != self._rejected:

@@ -93,7 +93,7 @@ class QuotaPlane:
         self.writer = WorkloadStatuses(context, self.state)
         self.held_pairs = HeldPairs(
             context,
-            self.state.party,
+            self.state.participant,
             self.state.waits,
             context.governor,
             self.state.lineages.of,
@@ -211,16 +211,16 @@ class QuotaPlane:
         if self._tasks is None:
             self.state.settle()
 
-    def take_in(self) -> None:
+    def observe(self) -> None:
         """Apply what the caches hold in a process that decides nothing: it can be queried then.
 
         Who waits is asked of `waiting`. Loops are known to the process that decides alone.
         """
         self.state.subscribe()
 
-    def take(self, options: QuotaOptions) -> None:
+    def reconfigure(self, options: QuotaOptions) -> None:
         """Continue with other options; everything is looked at again under them."""
-        self.held_pairs.take(self.context.options, options)
+        self.held_pairs.use(self.context.options, options)
         self.context.options = options
         self.state.reconsider()
         if self._tasks is not None:
@@ -355,7 +355,7 @@ class QuotaPlane:
             await self._ungater.reconcile(workload)
 
     def _pod_seen(self, workload: str) -> None:
-        self.state.told.pod_seen(workload)
+        self.state.reported.pod_seen(workload)
         if self._grounds.places:
             self._places_due.add(workload)
 
@@ -395,7 +395,7 @@ class QuotaPlane:
         """Wait while Kueue's own controller decides: two deciders would preempt twice."""
         await self._look_for_kueue()
         if self.context.read_only:
-            self.preemptions.notices.taken_over(Plane.QUOTA)  # nothing is told by this plane
+            self.preemptions.notices.inherited(Plane.QUOTA)  # nothing is told by this plane
         while self.context.read_only:
             await self.context.clock.sleep(_PERIOD)
 
@@ -448,7 +448,7 @@ class QuotaPlane:
                 log.warning("intents: %s", failure)
             self.state.protections.report()
             self.state.idle.expire()
-            self.state.told.expire()
+            self.state.reported.expire()
             self.waiting.show()
             if self._budgets_changed.is_set():
                 self._budgets_changed.clear()

@@ -20,7 +20,7 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api import kueue
 from reprieve.api.reprieve import ObjectRef
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 from reprieve.engine.quota.assigning.requests import held_amounts
 from reprieve.engine.quota.holdings.placed import queues_with_places
 from reprieve.engine.quota.holdings.state import Holdings
@@ -78,11 +78,11 @@ class QuotaState:
         self._watches = watches
         self._changed = changed
         self._woken = woken
-        self._pods = PodFacts(context, watches, lambda each: self._take_again(key_of(each)))
+        self._pods = PodFacts(context, watches, lambda each: self._reread(key_of(each)))
         self.protections = Protections(context, watches)
         self.lineages = Lineages(watches)
-        self.idle = IdleFacts(context, self._take_again)
-        self.told = NoticeFacts(context, self.protections, self.lineages, self._take_again)
+        self.idle = IdleFacts(context, self._reread)
+        self.reported = NoticeFacts(context, self.protections, self.lineages, self._reread)
         self._written: Unseen[str, kueue.Workload] = Unseen()
         # The row of each Workload that was asked for last and is not finished.
         self._row_of: dict[str, tuple[kueue.Workload, Workload]] = {}
@@ -181,7 +181,7 @@ class QuotaState:
         self._changed(key)
         self._woken()
 
-    def _take_again(self, key: str) -> None:
+    def _reread(self, key: str) -> None:
         """Record that something beside the Workload changes what is known of it."""
         self._row_of.pop(key, None)
         self._dirty[key] = None
@@ -203,9 +203,9 @@ class QuotaState:
             waits_for_pods=self._context.options.settings.block_admission,
             min_runtimes_s=self.protections.of(workload),
             idle=self.idle.of(key, workload),
-            party=self.lineages.of(workload),
+            participant=self.lineages.of(workload),
             delay=self.protections.delay(workload),
-            terms=self.told.of(key, workload),
+            terms=self.reported.of(key, workload),
             now=self._context.clock.wall(),
         )
         row = self._context.ranking.of(found)
@@ -228,7 +228,7 @@ class QuotaState:
         cluster_queue = "" if admission is None else admission.cluster_queue
         return Place(cluster_queue, namespace, queue if known else "", name)
 
-    def party(self, ref: ObjectRef) -> Party | None:
+    def participant(self, ref: ObjectRef) -> Participant | None:
         """Return the lineage of a Workload that is there."""
         workload = self.workload(f"{ref.namespace}/{ref.name}")
         if workload is None or workload.metadata.uid != ref.uid:
@@ -275,7 +275,7 @@ class QuotaState:
                 self._dirty[key] = None
                 continue
             try:
-                self._take(key)
+                self._read_workload(key)
             except Exception:
                 self._set_aside(key)
             else:
@@ -311,7 +311,7 @@ class QuotaState:
         self.deciding.discard(key)
         self.look_at(key)
 
-    def _take(self, key: str) -> None:
+    def _read_workload(self, key: str) -> None:
         found = self.workload(key)
         self.unexplained.discard(key)
         holder = self.holdings.holders.get(key)
@@ -322,7 +322,7 @@ class QuotaState:
             if holder is not None:
                 name = self.holdings.tree.names[holder.queue]
                 self._flush(name, *self._sharing(holder.workload))
-            self.tallies.put(key, None if found is None else standing_of(found, row))
+            self.tallies.count(key, None if found is None else standing_of(found, row))
             if found is None or row is None or found.metadata.deletion_timestamp:
                 self.queues.delete(key)
             else:
@@ -338,7 +338,7 @@ class QuotaState:
             if before is not None and not offers_alike(before, row):
                 self._flush(row.admission.cluster_queue, *self._sharing(before))
         amounts = tuple(held_amounts(row, self.configuration.settings))
-        self.tallies.put(key, standing_of(found, row, amounts))
+        self.tallies.count(key, standing_of(found, row, amounts))
         self.took(key, found, row)
 
     def _flush(self, cluster_queue: str, *others: str) -> None:

@@ -105,8 +105,8 @@ class SchedulingPlane:
         )
         self._budgets_changed = asyncio.Event()
         context.governor.harm.observers.append(self._budgets_changed.set)
-        told = self.displacements.told
-        context.metrics.remembers(Remembered.NAMED_VICTIMS, lambda: told.remembers)
+        reported = self.displacements.reported
+        context.metrics.remembers(Remembered.NAMED_VICTIMS, lambda: reported.remembers)
         self.statuses = Statuses(context, self.state, lambda: self.watches.groups)
         self.bindings = Bindings(
             context,
@@ -228,8 +228,10 @@ class SchedulingPlane:
         question = replace(self._question(found), classes=tuple(classes), imposed=imposed)
         policy, unit, now = question.policy, question.unit, question.now
         known = self.waiting.with_deadline(found)
-        told = with_figures(question.snapshot, policy, unit, known, now=now)
-        return replace(told, fixes=fixes_for(question, told, stop=stop)) if fixes else told
+        reported = with_figures(question.snapshot, policy, unit, known, now=now)
+        return (
+            replace(reported, fixes=fixes_for(question, reported, stop=stop)) if fixes else reported
+        )
 
     def _question(self, waiting: WaitingUnit) -> Question:
         context = self.context
@@ -320,13 +322,13 @@ class SchedulingPlane:
         context = self.context
         if not context.watch_others:
             return None
-        told = context.disruptions
+        reported = context.disruptions
         others = context.others or OtherActors(
             context.client,
             context.mirror,
             context.clock,
             context.governor,
-            (lambda row: None) if told is None else told.note,
+            (lambda row: None) if reported is None else reported.note,
         )
         return others.displaced
 

@@ -87,7 +87,7 @@ class SetAside:
         message = wording.took_too_long(stopped.seconds, pause)
         self._announce(unit, message, wording.decision_stopped(message))
 
-    def put_ended(self, unit: Unit, until: Nanos) -> None:
+    def add_ended(self, unit: Unit, until: Nanos) -> None:
         """Set a unit aside of which deciding ended an earlier process, and notify it.
 
         `until` is in monotonic nanoseconds.
@@ -99,7 +99,7 @@ class SetAside:
         message = wording.ended_the_process(pause)
         self._announce(unit, message, wording.decision_stopped(message))
 
-    def put_unrecorded(self, unit: Unit, failure: Exception) -> int:
+    def add_unrecorded(self, unit: Unit, failure: Exception) -> int:
         """Set a unit aside whose plan cannot be recorded, notify it, and return until when.
 
         The instant is in monotonic nanoseconds.

@@ -34,11 +34,11 @@ _AGAIN: Final = 30 * SECOND
 
 @dataclass(slots=True)
 class _Wait:
-    """`why`: the reason, the same for as long as it is the same; `told`: when, if ever."""
+    """`why`: the reason, the same for as long as it is the same; `reported`: when, if ever."""
 
     why: str
     since: int
-    told: int | None = None
+    reported: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class ShortGroups:
                 self._announce(each, wait, now)
 
     def _announce(self, waiting: _Waiting, wait: _Wait, now: int) -> None:
-        row, first = waiting.row, wait.told is None
+        row, first = waiting.row, wait.reported is None
         if isinstance(row, GroupRow):
             own = wording.COMPOSITE_SCHEDULED if row.composite else self._condition_type()
         else:
@@ -97,11 +97,11 @@ class ShortGroups:
                 condition.message,
             ):
                 # Also where an earlier process wrote it, whose event is there.
-                wait.told = now
+                wait.reported = now
                 return
-        if wait.told is not None and now - wait.told < _AGAIN:
+        if wait.reported is not None and now - wait.reported < _AGAIN:
             return
-        wait.told = now
+        wait.reported = now
         if isinstance(row, PodRow):
             self._statuses.pod(row, condition)
         elif row is not None:

@@ -128,7 +128,7 @@ class ClusterState:
         """Yield all pods as they were seen last."""
         yield from self._pods.values()
 
-    def takes_no_pods(self, node: str) -> bool:
+    def is_cordoned(self, node: str) -> bool:
         """Whether a node is there and was cordoned."""
         return any(row.name == node and row.unschedulable for row in self._nodes.values())
 
@@ -178,7 +178,7 @@ class ClusterState:
         self.disturbed += 1
         self.changed()
 
-    def take_page(self, changes: Sequence[tuple[Change, Written | None]]) -> None:
+    def apply_page(self, changes: Sequence[tuple[Change, Written | None]]) -> None:
         """Apply a part of the first list of a kind; `complete` ends it."""
         self.cluster.apply([self._shown(row) for row, _ in changes])
         self._after_rows(changes)
@@ -349,7 +349,7 @@ class ClusterState:
         before = self.forest.get(key)
         if before is not None and before.uid == row.uid and row.version < before.version:
             return
-        self.forest.put(row)
+        self.forest.apply(row)
         self.declared.by_group(before, row)
         if before is not None and (
             protected(before) != protected(row) or before.floor != row.floor

@@ -76,7 +76,7 @@ class Statuses:
             written=self._wrote,
             failed=lambda uid, wish: None,
             fault=context.metrics.status_faults.labels(Plane.SCHEDULING.value).inc,
-            told=log,
+            reported=log,
             writes=lambda: not context.dry_run,
         )
 

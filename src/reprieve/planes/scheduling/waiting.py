@@ -50,7 +50,7 @@ __all__ = ["Waiting", "WaitingUnit"]
 _Held: TypeAlias = Entry | list[PodRow]
 _PERIOD: Final = 5 * SECOND
 _PATIENCE: Final = 5 * SECOND
-_MOST_TOLD: Final = 100  # events in one period, so that others have room in the budget
+_MOST_REPORTED: Final = 100  # events in one period, so that others have room in the budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class _Stand:
 
     reason: Reason
     since: int
-    told: bool = False
+    reported: bool = False
 
 
 class Waiting:
@@ -169,21 +169,21 @@ class Waiting:
         self._looked = now
         before, self._stands = self._stands, {}
         counts: Counter[Reason] = Counter()
-        left = _MOST_TOLD
+        left = _MOST_REPORTED
         for key, held, found in self._each():
             reason = found.reason
             counts[reason] += 1
             stand = before.get(key)
             if stand is None:
-                told = self._told_before(self._unit(key, held, found))
-                stand = _Stand(reason, now, told)
+                reported = self._reported_before(self._unit(key, held, found))
+                stand = _Stand(reason, now, reported)
                 self._log(key, held, found)
             elif stand.reason is not reason:
                 stand = _Stand(reason, now)
                 self._log(key, held, found)
             self._stands[key] = stand
-            if not stand.told and left > 0 and now - stand.since >= _PATIENCE:
-                stand.told = True
+            if not stand.reported and left > 0 and now - stand.since >= _PATIENCE:
+                stand.reported = True
                 left -= self._announce(self._unit(key, held, found))
         for key in self._found.keys() - self._stands.keys():
             del self._found[key]
@@ -192,7 +192,7 @@ class Waiting:
                 self._context.decision_log.waits_no_longer(Plane.SCHEDULING, key)
         self._context.metrics.show_waiting(Plane.SCHEDULING, counts)
 
-    def _told_before(self, unit: WaitingUnit) -> bool:
+    def _reported_before(self, unit: WaitingUnit) -> bool:
         """Whether the unit was notified that it waits before this process began."""
         group = self._state.group(unit.key)
         objects = [row.uid for row in unit.pods] if group is None else [group.uid]
@@ -239,7 +239,7 @@ class Waiting:
             groups = [self._gang_reference(id) for id in sorted({row.gang for row in unit.pods})]
             if all(groups):
                 return (each for each in groups if each is not None)
-        return (pod_reference(row) for row in unit.pods[:_MOST_TOLD])
+        return (pod_reference(row) for row in unit.pods[:_MOST_REPORTED])
 
     def _gang_reference(self, id: str) -> Reference | None:
         known = self._gangs.pod_group(id)

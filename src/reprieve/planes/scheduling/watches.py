@@ -76,7 +76,7 @@ class _Sink(Generic[W]):
         page = [converted for converted in found if converted is not None]
         if not self._by_pages:
             return page
-        self._state.take_page(page)
+        self._state.apply_page(page)
         return [row.uid for row, _ in page]
 
     def replaced(self, objects: list[Any], resource_version: str) -> None:

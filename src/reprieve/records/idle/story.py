@@ -57,8 +57,8 @@ def story(preemption: Preemption, replay: Replay | None, *, everything: bool = F
     lines += [*_victims(preemption, replay, everything), ""]
     if replay is not None:
         subjects = (victim.subject for victim in spec.victims)
-        told = {ref.uid for ref in (spec.preemptor, *subjects) if ref is not None}
-        others = [each for each in answers(replay) if each.workload.ref.uid not in told]
+        reported = {ref.uid for ref in (spec.preemptor, *subjects) if ref is not None}
+        others = [each for each in answers(replay) if each.workload.ref.uid not in reported]
         spared = [each for each in others if spec.reprieved and _was_reprieved(each)]
         others = [each for each in others if each not in spared]
         now = replay.decided_on.now

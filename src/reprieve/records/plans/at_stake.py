@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from reprieve.api.reprieve import Victim
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 
 __all__ = ["AtStake", "Stake", "lineage_of", "with_stakes"]
 
@@ -34,15 +34,15 @@ class AtStake:
     victims: Sequence[Stake]
 
 
-def lineage_of(party: Party) -> str:
+def lineage_of(participant: Participant) -> str:
     """Return what a lineage is called: by its label, where it has one."""
-    return party.merged or party.lineage
+    return participant.merged or participant.lineage
 
 
 def with_stakes(victims: Sequence[Victim], stakes: Sequence[Stake]) -> list[Victim]:
     """Return the victims with what is at stake; `stakes` are parallel to them.
 
-    A unit of several lines of work is called by the first in the order of names.
+    A unit of several lineages is called by the first in the order of names.
     """
     lineages: dict[str, set[str]] = {}
     lost: dict[str, int] = {}

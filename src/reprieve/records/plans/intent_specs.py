@@ -64,9 +64,9 @@ def intent_spec(
             reason=victim.reason,
             action=action,
             unit=victim.unit,
-            notice=_notice(now, told),
+            notice=_notice(now, reported),
         )
-        for victim, action, told in zip(
+        for victim, action, reported in zip(
             plan.victims, chosen, notices or [NO_GRANT] * len(plan.victims), strict=True
         )
     ]
@@ -98,9 +98,11 @@ def intent_spec(
     return with_joint(spec, plan, beside)
 
 
-def _notice(now: Nanos, told: Grant) -> VictimNotice | None:
+def _notice(now: Nanos, reported: Grant) -> VictimNotice | None:
     """Return until when a victim may save: whole seconds, and not a moment less."""
-    if not told.time:
+    if not reported.time:
         return None
-    deadline = Nanos(now + told.time + SECOND - 1)
-    return VictimNotice(format_instant(deadline), format_instant(Nanos(deadline + told.extension)))
+    deadline = Nanos(now + reported.time + SECOND - 1)
+    return VictimNotice(
+        format_instant(deadline), format_instant(Nanos(deadline + reported.extension))
+    )

@@ -45,7 +45,7 @@ def counted_pods(workload: Workload) -> Workload:
     )
     if _is_placed_in_cycle(workload):
         counts = workload.pod_sets
-    return replace(workload, pod_sets=counts, party=None)
+    return replace(workload, pod_sets=counts, participant=None)
 
 
 def _is_placed_in_cycle(workload: Workload) -> bool:

@@ -137,8 +137,8 @@ def inputs_of(
                 entry, result, holdings, queues, now, (refusals, spared), names, known[names]
             )
             if ledger is not None:
-                told = (ledger.recorded.get((entry.workload.uid, uid)) for uid in _uids(entry))
-                rows = [row for row in told if row is not None]
+                reported = (ledger.recorded.get((entry.workload.uid, uid)) for uid in _uids(entry))
+                rows = [row for row in reported if row is not None]
                 inputs[entry.workload.key] |= stored(rows)
                 if ledger.governor.harm:
                     harms = ledger.harms(entry.workload.uid, [row.uid for row in rows])
@@ -304,9 +304,9 @@ def _head(entry: Entry) -> Head:
     scan: Bookmark | None = entry.resumed
     plain = None if scan is None else {name: dict(tried) for name, tried in scan.items()}
     refused = ""
-    if entry.outcome in (Outcome.UNPROVEN, Outcome.PUT_OFF) and entry.assignment is not None:
+    if entry.outcome in (Outcome.UNPROVEN, Outcome.DEFERRED) and entry.assignment is not None:
         refused = entry.message.removeprefix(f"{entry.assignment.message}. ")
-    workload = replace(entry.workload, party=None)
+    workload = replace(entry.workload, participant=None)
     return Head(
         entry.cluster_queue,
         workload,

@@ -89,7 +89,7 @@ class QuotaReplay:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Reported:
     """The nodes' answers of then: why they would not have accepted a head, by its key."""
 
     refused: Mapping[str, str]
@@ -106,7 +106,7 @@ class _Told:
         entry.proven = entry.workload.key in self.proven
         return self.refused[entry.workload.key]
 
-    def puts_off(self, entry: Entry) -> str:
+    def delays(self, entry: Entry) -> str:
         """Heads that were delayed then are refused for the same reason."""
         return ""
 
@@ -153,14 +153,14 @@ def decide_quota_input(decided_on: QuotaInput) -> QuotaReplay:
         holdings, queues, ledger = restored(decided_on)
         snapshot, holders = holdings.snapshot(), tuple(holdings.holders.values())
         protects = holdings.protects
-        told = _Told(
+        reported = _Reported(
             {head.workload.key: head.refused for head in decided_on.heads},
             frozenset(head.workload.key for head in decided_on.heads if head.proven),
             {head.workload.key: head.moved for head in decided_on.heads},
             frozenset(head.workload.key for head in decided_on.heads if head.as_found),
             {head.workload.key: head.made or () for head in decided_on.heads},
         )
-        result = cycle(holdings, queues, decided_on.now, 1, ledger, told)
+        result = cycle(holdings, queues, decided_on.now, 1, ledger, reported)
         (entry,) = [e for e in result.entries if e.workload.key == decided_on.preemptor]
         if entry.assignment is None:
             raise ValueError(f"{decided_on.preemptor} was not considered: {entry.message}")
@@ -261,11 +261,11 @@ def _answer(
 
 def _head_answer(replay: QuotaReplay, entry: Entry, standing: Standing) -> QuotaAnswer:
     workload = entry.workload
-    told = entry.message if entry.reason else "it got quota"
+    reported = entry.message if entry.reason else "it got quota"
     priority = preemptor(workload, entry.queue, replay.decided_on.settings).priority
     amounts = _by_resource(replay, entry.counted)
     return QuotaAnswer(
-        workload.key, workload.uid, standing, entry.cluster_queue, priority, amounts, told
+        workload.key, workload.uid, standing, entry.cluster_queue, priority, amounts, reported
     )
 
 

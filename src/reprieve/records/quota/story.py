@@ -132,8 +132,8 @@ def _victims(
 
 
 def _others(answers: Sequence[QuotaAnswer]) -> Iterator[str]:
-    told = (Standing.PREEMPTOR, Standing.VICTIM, Standing.HEAD)
-    others = [each for each in answers if each.standing not in told]
+    reported = (Standing.PREEMPTOR, Standing.VICTIM, Standing.HEAD)
+    others = [each for each in answers if each.standing not in reported]
     yield "Others that held quota in its cohorts:" if others else "Nobody else held quota there"
     for each in others[:MOST_NAMED]:
         yield f"  {quota_answer_text(each)}"

@@ -20,7 +20,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import budget_of
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.plan import Plan
-from reprieve.engine.scheduling.nodes.leaving import PutOff
+from reprieve.engine.scheduling.nodes.leaving import Delayed
 from reprieve.engine.scheduling.outcome import Attempt, UnitVictim
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import Session
@@ -161,9 +161,9 @@ def decide_scheduling_input(
     return SchedulingReplay(decided_on, snapshot, attempt)
 
 
-def _waits_of(decided_on: SchedulingInput) -> PutOff:
+def _waits_of(decided_on: SchedulingInput) -> Delayed:
     among = decided_on.tables.among
-    return PutOff(among={decided_on.unit: frozenset(among)}) if among else PutOff()
+    return Delayed(among={decided_on.unit: frozenset(among)}) if among else Delayed()
 
 
 def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
@@ -173,10 +173,10 @@ def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
     priorities = effective_priority(snapshot, replay.decided_on.policy).tolist()
     refused = refusals(snapshot, replay.decided_on.policy, replay.attempt)
     victims = found.victims if found is not None else ()
-    told = set()
+    reported = set()
     for unit in victims:
         for slot in unit.pods:
-            told.add(slot)
+            reported.add(slot)
             why = refused.get(unit.pods[0], "")
             yield _placed(replay, slot, Part.VICTIM, priorities[slot], unit, why)
     target = None if replay.decided_on.unit.group or found is None else found.nominated
@@ -188,7 +188,7 @@ def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
     held = held_until(snapshot, policy, holds)
     slots = np.flatnonzero(snapshot.pod_node >= 0).tolist()
     for slot in sorted(slots, key=lambda each: snapshot.pod_keys[each]):
-        if slot in told:
+        if slot in reported:
             continue
         part = Part.REPRIEVED
         if priorities[slot] >= replay.priority:

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from kubeworld.objects.pods import is_over
 from kubeworld.units.durations import SECOND
+from reprieve.scenarios.creating import create_or_update
 from reprieve.scenarios.demo.cast import GPU, PLATFORM, Pace, furniture
 from reprieve.scenarios.observer import WORKLOADS
-from reprieve.scenarios.put import put
 from reprieve.scenarios.stage import Stage
 
 __all__ = ["Director"]
@@ -44,14 +44,14 @@ class Director:
     async def furnish(self) -> None:
         """Create queues, classes, namespaces and the service."""
         for each in furniture(self.pace):
-            await put(self.stage.objects, dict(each))
+            await create_or_update(self.stage.objects, dict(each))
 
     async def submit(self, *objects: dict[str, Any]) -> None:
         """Create objects, one after the other."""
         for each in objects:
             if each["kind"] == "Job":
                 self._jobs.add((each["metadata"]["namespace"], each["metadata"]["name"]))
-            await put(self.stage.objects, each)
+            await create_or_update(self.stage.objects, each)
 
     async def end(self, kind: str, namespace: str, name: str) -> None:
         """Delete an object; one that is deleted already is no error."""
@@ -101,8 +101,8 @@ class Director:
 
     def _lost(self, namespace: str, job: str) -> int | None:
         specs = (each["spec"] for each in self.stage.observer.all(_DISRUPTIONS, namespace))
-        told = [each for each in specs if each["subject"]["name"].startswith(f"job-{job}-")]
-        return sum(int(each["lostDeviceSeconds"]) for each in told) if told else None
+        reported = [each for each in specs if each["subject"]["name"].startswith(f"job-{job}-")]
+        return sum(int(each["lostDeviceSeconds"]) for each in reported) if reported else None
 
     def is_held(self, namespace: str) -> bool:
         """Return whether work of a namespace is held from other work that it would displace."""
@@ -117,9 +117,9 @@ class Director:
 
     def free_nodes(self) -> int:
         """Return how many nodes have all of their GPUs free."""
-        taken = {each["spec"].get("nodeName") for each in self._live() if _gpus(each)}
+        chosen = {each["spec"].get("nodeName") for each in self._live() if _gpus(each)}
         nodes = {each["metadata"]["name"] for each in self.stage.observer.all("nodes")}
-        return len(nodes - taken)
+        return len(nodes - chosen)
 
     def _live(self) -> list[Object]:
         pods = self.stage.observer.all("pods")

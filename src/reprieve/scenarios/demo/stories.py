@@ -34,7 +34,7 @@ _WORTH_SAVING: Final = 20.0
 _AT_ONCE: Final = 4  # small jobs
 
 
-async def borrow_and_take_back(director: Director) -> None:
+async def borrow_and_reclaim(director: Director) -> None:
     """A team borrows what two others leave, and one of those reclaims its own."""
     borrower, owner = director.random.sample(QUEUED, 2)
     sweeps = [director.numbered("sweep") for _ in range(7)]
@@ -111,9 +111,9 @@ async def a_higher_priority_within_a_queue(director: Director) -> None:
 async def a_training_saves_and_another_loses(director: Director) -> None:
     """Two trainings are evicted for urgent work; one that got notice loses next to nothing."""
     names = {team: director.numbered("finetune") for team in LABS}
-    (told,) = (team for team in LABS if team in SAVING)
-    (untold,) = (team for team in LABS if team not in SAVING)
-    director.say(f"{told} and {untold} train on 8 GPUs each; {told} asks to be told before")
+    (saving,) = (team for team in LABS if team in SAVING)
+    (other,) = (team for team in LABS if team not in SAVING)
+    director.say(f"{saving} and {other} train on 8 GPUs each; {saving} asks for notice")
     for team, name in names.items():
         await director.submit(queued_job(team, name, 2, 4, "batch", "", queue=LABS[team]))
     for team, name in names.items():
@@ -129,8 +129,8 @@ async def a_training_saves_and_another_loses(director: Director) -> None:
     lost = {team: await director.lost(team, name, _PATIENCE / 2) for team, name in names.items()}
     if None not in lost.values():
         director.say(
-            f"{told}/{names[told]} lost {lost[told]} GPU-seconds of work, "
-            f"{untold}/{names[untold]} lost {lost[untold]}"
+            f"{saving}/{names[saving]} lost {lost[saving]} GPU-seconds of work, "
+            f"{other}/{names[other]} lost {lost[other]}"
         )
     for team, name in names.items():
         await director.end("Job", team, name)
@@ -163,7 +163,7 @@ async def work_that_gains_nothing_is_held(director: Director) -> None:
 
 
 STORIES: Final[tuple[Callable[[Director], Awaitable[None]], ...]] = (
-    borrow_and_take_back,
+    borrow_and_reclaim,
     a_gang_preempts_and_keeps_a_budget,
     an_idle_notebook_makes_way,
     a_higher_priority_within_a_queue,
@@ -177,7 +177,7 @@ async def play_demo(director: Director) -> None:
     await director.furnish()
     director.say("three queues of 20 GPUs lend each other what they do not use")
     # The first story is the one of which most can be seen at once.
-    await borrow_and_take_back(director)
+    await borrow_and_reclaim(director)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_work_in_between(director))
         tasks.create_task(_rounds(director))

@@ -91,26 +91,28 @@ class Trainings:
         saved = ""
         while True:
             try:
-                told = await self._asked(session, pod, 0 if saved else _POLL_S)
-                if told is not None and told["id"] != saved:
-                    await self._save(session, pod, told)
-                    saved = told["id"]
-                elif told is not None:
+                reported = await self._asked(session, pod, 0 if saved else _POLL_S)
+                if reported is not None and reported["id"] != saved:
+                    await self._save(session, pod, reported)
+                    saved = reported["id"]
+                elif reported is not None:
                     await asyncio.sleep(_AGAIN_S)  # it computes on until it is evicted
                 else:
                     saved = ""  # it was pardoned
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
                 await asyncio.sleep(_AGAIN_S)
 
-    async def _save(self, session: aiohttp.ClientSession, pod: _Pod, told: dict[str, Any]) -> None:
-        await self._reported(session, pod, told["id"], {"state": "saving"})
+    async def _save(
+        self, session: aiohttp.ClientSession, pod: _Pod, reported: dict[str, Any]
+    ) -> None:
+        await self._reported(session, pod, reported["id"], {"state": "saving"})
         await asyncio.sleep(self._pace.seconds(_SAVE))
         ran = (self._stage.clock.monotonic() - pod.since) / SECOND
         step = int(ran / self._pace.seconds(_STEP))
         word = {"state": "saved", "step": step, "checkpoint": f"/checkpoints/{pod.job}/{step}"}
-        await self._reported(session, pod, told["id"], word)
-        if (pod.job, told["id"]) not in self._said:
-            self._said.add((pod.job, told["id"]))
+        await self._reported(session, pod, reported["id"], word)
+        if (pod.job, reported["id"]) not in self._said:
+            self._said.add((pod.job, reported["id"]))
             self._say(f"{pod.namespace}/{pod.job} was told of its eviction and saved step {step}")
 
     async def _asked(

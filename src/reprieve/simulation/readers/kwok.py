@@ -156,7 +156,7 @@ class _Recording:
         name = _Target(pod.metadata.name, pod.metadata.namespace)
         devices = _devices(document["spec"])
         if name in self.pods:
-            raise Unreadable(f"pod {_told(name)} was there before")
+            raise Unreadable(f"pod {_reported(name)} was there before")
         gang = self._gang(number, at, pod)
         found = self.pods[name] = _Pod(gang, devices)
         gang.pods.append(found)
@@ -182,7 +182,7 @@ class _Recording:
     def _there(self, name: _Target) -> _Pod:
         found = self.pods.get(name)
         if found is None:
-            raise Unreadable(f"there is no pod {_told(name)}")
+            raise Unreadable(f"there is no pod {_reported(name)}")
         return found
 
     def _gang(self, number: int, at: int, pod: _Made) -> _Gang:
@@ -220,8 +220,8 @@ def read_kwok(path: Path, name: str) -> Trace:
     trace = gathered(
         name, ((number, "job") for number in made), lambda _, number: _job(made[number])
     )
-    told = sorted((*malformed, *trace.malformed), key=lambda each: each.line)
-    return Trace(name, trace.jobs, tuple(told), trace.without)
+    reported = sorted((*malformed, *trace.malformed), key=lambda each: each.line)
+    return Trace(name, trace.jobs, tuple(reported), trace.without)
 
 
 def _documents(path: Path) -> Iterator[Any]:
@@ -340,5 +340,5 @@ def _devices(spec: Any) -> int:
     return devices_of(plain_requests(msgspec.convert(spec, PodSpec)).items())
 
 
-def _told(name: _Target) -> str:
+def _reported(name: _Target) -> str:
     return f"{name.namespace}/{name.name}"

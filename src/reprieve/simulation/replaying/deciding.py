@@ -130,7 +130,7 @@ class EngineDecider:
         # What work saves plays a role with `harmOrder`, and where budgets count what is lost.
         hours = any(each.lost_device_seconds is not None for each in policy.harm_budgets)
         self._saved = saved if policy.settings.harm_order or hours else None
-        self._told: set[str] = set()  # who runs and would be given notice
+        self._reported: set[str] = set()  # who runs and would be given notice
         self._saves: list[tuple[Nanos, str]] = []
         self._next_save: dict[str, Nanos] = {}
         count, self._node_devices = nodes
@@ -249,7 +249,7 @@ class EngineDecider:
             if self._next_save.get(key) == at:
                 self._note_save(key, now)
         # What notice spares of them grows while they run.
-        for key in sorted(self._told):
+        for key in sorted(self._reported):
             self._note_save(key, now)
 
     def _note_save(self, key: str, now: Nanos) -> None:
@@ -258,13 +258,13 @@ class EngineDecider:
         holder = self._holdings.holders.get(key)
         if holder is None or holder.evicted:
             self._next_save.pop(key, None)
-            self._told.discard(key)
+            self._reported.discard(key)
             return
         found, row = self._saved(key, now), holder.workload
         since = max(row.reserved_at or 0, found.at or 0)
         counts = None
         if found.terms.time and self._policy.settings.harm_order:
-            self._told.add(key)
+            self._reported.add(key)
             counts = Nanos(counts_from(since, now, found.terms))
         said = replace(row, checkpoint=found.at, next_checkpoint=found.next, counts_from=counts)
         if said != row:

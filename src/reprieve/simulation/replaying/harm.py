@@ -75,7 +75,7 @@ class NodeHarm:
             lambda each: jobs[each][0].lineage,
         )
 
-    def takes(
+    def counts(
         self,
         key: str,
         asks: HarmSide | None,

@@ -27,7 +27,7 @@ class HeldDevices:
         # Until when what is stranded and unplaced is counted, and what is so from then on.
         self._counted = 0, 0, 0
 
-    def take(self, devices: int) -> None:
+    def hold(self, devices: int) -> None:
         """A job holds so many devices."""
         self._held += devices
 

@@ -299,19 +299,19 @@ class IdleDecider:
             wrong = check(plan, seen, self._policy, now)
             if wrong:
                 raise IdleFault(f"policy {self._name}: {'; '.join(map(str, wrong))}")
-            if not self._takes(plan, now):
+            if not self._counts(plan, now):
                 return True
             plans.append(self._committed(with_reasons(plan, seen.workloads, now), now))
         return False
 
-    def _takes(self, plan: Plan, now: Nanos) -> bool:
+    def _counts(self, plan: Plan, now: Nanos) -> bool:
         """Count who is preempted, unless harm budgets do not allow all of them together."""
         if not self._harm:
             return True
         demand = "" if plan.preemptor is None else _key(plan.preemptor)
         rules = {_key(victim.root): victim.rule for victim in plan.victims}
         asks, jobs = self._asking(demand), self._candidates(rules, now)
-        return self._harm.takes(demand, asks, tuple(rules.items()), jobs, now)
+        return self._harm.counts(demand, asks, tuple(rules.items()), jobs, now)
 
     def _asking(self, demand: str) -> HarmSide | None:
         return None if not demand else NodeHarm.side(*self._jobs[demand])

@@ -15,7 +15,7 @@ from typing import Final
 from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.debts import WITHIN, Loss, debt
 from reprieve.engine.idle.model import Debt
-from reprieve.engine.scheduling.nodes.leaving import PutOff
+from reprieve.engine.scheduling.nodes.leaving import Delayed
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.units.ids import Uid
 
@@ -65,7 +65,7 @@ class Answers:
         """Whether the idle plane decides too: some work is idle, or is evicted for it."""
         return self._idle or bool(self.going)
 
-    def puts_off(self, job: str) -> bool:
+    def delays(self, job: str) -> bool:
         """Whether nothing is preempted for a job yet."""
         if not self.decides:
             return False
@@ -76,17 +76,17 @@ class Answers:
         self.asked.add(job)
         return True
 
-    def waits(self, units: Mapping[str, Unit]) -> PutOff:
+    def waits(self, units: Mapping[str, Unit]) -> Delayed:
         """Return which jobs preempt nothing on nodes, or not everything; `units`: by job."""
-        put_off = set()
+        deferred = set()
         without: dict[Unit, frozenset[Uid]] = {}
         for job, unit in units.items():
             if job in self.beside and job in self.going:
                 without[unit] = self.going[job]
-            elif self.puts_off(job):
-                put_off.add(unit)
+            elif self.delays(job):
+                deferred.add(unit)
         among = {unit: self.among[job] for job, unit in units.items() if job in self.among}
-        return PutOff(frozenset(put_off), frozenset(units.values()), among=among, without=without)
+        return Delayed(frozenset(deferred), frozenset(units.values()), among=among, without=without)
 
     def pods_beside(self, job: str) -> frozenset[Uid]:
         """Return the pods of idle work beside which a job preempts others now."""
@@ -98,7 +98,7 @@ class Chains:
 
     def __init__(self) -> None:
         self._losses: defaultdict[str, list[Loss]] = defaultdict(list)
-        self._taken: defaultdict[str, list[tuple[Nanos, int]]] = defaultdict(list)
+        self._chosen: defaultdict[str, list[tuple[Nanos, int]]] = defaultdict(list)
 
     def displaced(
         self, now: Nanos, preemptor: str, victims: Mapping[str, int], *, asked: bool
@@ -110,7 +110,7 @@ class Chains:
                 Loss(now, f"{now:020}/{preemptor}", preemptor, devices, depth, asked)
             )
         if preemptor:
-            self._taken[preemptor].append((now, sum(victims.values())))
+            self._chosen[preemptor].append((now, sum(victims.values())))
 
     def was_displaced(self, job: str, now: Nanos) -> bool:
         """Whether work was displaced for a job within the hour."""
@@ -118,7 +118,7 @@ class Chains:
 
     def debt(self, job: str, now: Nanos) -> Debt | None:
         """Return what idle work may be evicted for the return of a job."""
-        return debt(self._losses.get(job, ()), self._taken.get(job, ()), now)
+        return debt(self._losses.get(job, ()), self._chosen.get(job, ()), now)
 
     def depth(self, job: str, now: Nanos) -> int:
         """Return the place of a preemption for a job in a chain of displacements, from 1 on."""

@@ -67,9 +67,9 @@ class _Check:
         self._promised: list[Entry] = []
         self.refused: set[str] = set()
 
-    def puts_off(self, entry: Entry) -> str:
+    def delays(self, entry: Entry) -> str:
         """Return why an entry does not preempt yet; empty if it may."""
-        waits = self._answers is not None and self._answers.puts_off(entry.workload.key)
+        waits = self._answers is not None and self._answers.delays(entry.workload.key)
         return _LOOKED_FOR if waits else ""
 
     def refusal(

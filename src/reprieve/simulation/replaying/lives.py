@@ -132,10 +132,10 @@ class Life:
         ends: it had nothing left to do when it was told to go.
         away: when it comes back after it was preempted for being idle, None while it is not away.
         served: idle jobs were preempted for it.
-        told: how often it was told before it was preempted; `saved`: how often it saved then.
+        notified: how often it was told before it was preempted; `saved`: how often it saved then.
         spared: device-nanoseconds of progress that would have been undone without notice.
         together: how often it started with all of its pods in one domain of the level it asks for.
-        heir: how long it had waited when it started as idle work left; None: it never did.
+        reclaim_wait: how long it had waited when it started as idle work left; None: it never did.
     """
 
     job: Job
@@ -160,8 +160,8 @@ class Life:
     ends: bool = False
     away: int | None = None
     served: bool = False
-    heir: int | None = None
-    told: int = 0
+    reclaim_wait: int | None = None
+    notified: int = 0
     saved: int = 0
     spared: int = 0
     together: int = 0

@@ -30,7 +30,7 @@ from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.model import Admission, AdmittedPodSet, Reason, Workload
 from reprieve.engine.quota.targets.candidates import Target
-from reprieve.engine.quota.targets.classical import fill_back, fits, take
+from reprieve.engine.quota.targets.classical import fill_back, fits, subtract
 from reprieve.simulation.own import (
     Candidate,
     Candidates,
@@ -213,7 +213,7 @@ class OwnDecider:
         targets: list[Target] = []
         for candidate in self._asked("order", candidates, running):
             holder = shown[f"{candidate.tenant}/{candidate.id}"]
-            take(tree, usage, holder)
+            subtract(tree, usage, holder)
             same = holder.queue == path[0]
             reason = Reason.IN_CLUSTER_QUEUE if same else Reason.IN_COHORT_RECLAMATION
             targets.append(Target(holder, reason))

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.quota.model import (
     Admission,
     ClusterQueue,
@@ -112,8 +112,8 @@ def workload(
         preempt_min_runtime_s=policy.preempt_min_runtime_s,
         reclaim_min_runtime_s=policy.reclaim_min_runtime_s,
         preempts_from=Nanos(now + policy.delay if policy.delay else 0),
-        # A line of work of its own, said so that strangers are told apart at once.
-        party=Party(Lineage(f"object/{number:012}"), job.tenant),
+        # A lineage of its own, said so that strangers are told apart at once.
+        participant=Participant(Lineage(f"object/{number:012}"), job.tenant),
     )
 
 

@@ -53,9 +53,9 @@ from reprieve.simulation.replaying.lives import (
     Victim,
 )
 from reprieve.simulation.replaying.loop_guard import LoopGuard, ReplayFault
+from reprieve.simulation.replaying.notified_jobs import NotifiedJobs
 from reprieve.simulation.replaying.own_decider import Standing
 from reprieve.simulation.replaying.quota_cluster import key_of, nodes_of
-from reprieve.simulation.replaying.told_jobs import ToldJobs
 from reprieve.simulation.replaying.work import Displaced, Run, Saved, WorkModel
 from reprieve.simulation.trace import Job
 
@@ -133,7 +133,7 @@ class _Replay:
         self.sequence = 0
         self.left = len(jobs)
         self.devices = HeldDevices(self.result, model, jobs[-1].arrival if jobs else 0)
-        self.told = ToldJobs(policy)
+        self.notified = NotifiedJobs(policy)
         self.freed = -1  # when idle work left its devices last
         self.retries: set[tuple[int, str]] = set()
         self.guard = LoopGuard(policy)
@@ -142,7 +142,7 @@ class _Replay:
 
     def run(self, progress: Callable[[int, int], None] | None) -> Replay:
         """Apply events and decide until there are none."""
-        told = 0
+        notified = 0
         while self.events and self.left:
             now = self.events[0][0]
             self.guard.decides(now)
@@ -156,8 +156,8 @@ class _Replay:
                 self.devices.observe_nodes(now, self.placing, quotas=self.joint is not None)
             self.result.ended = now
             done = len(self.lives) - self.left
-            if progress is not None and done - told >= 1_000:
-                told = done
+            if progress is not None and done - notified >= 1_000:
+                notified = done
                 progress(done, now)
         if self.left:
             stuck = next(life.job for life in self.lives if life.finished is None)
@@ -213,10 +213,10 @@ class _Replay:
         if life.run is None:
             return Saved()
         found = self.model.saved(life.doing, life.run, now)
-        terms = self.told.terms(life.job, self.model.save_time(life.doing), now)
+        terms = self.notified.terms(life.job, self.model.save_time(life.doing), now)
         return replace(found, terms=terms) if terms.time else found
 
-    def _told(self, preemptor: str, going: Iterable[str], now: int) -> Mapping[str, int]:
+    def _notified(self, preemptor: str, going: Iterable[str], now: int) -> Mapping[str, int]:
         """Return the notices of jobs that are preempted for one, by their keys."""
         who = self.lives[self.numbers[preemptor]].job if preemptor else None
         priority, victims = None if who is None else who.priority or 0, {}
@@ -224,10 +224,10 @@ class _Replay:
             life = self.lives[self.numbers[key]]
             if life.run is None or life.leaves is not None or not life.job.notice:
                 continue
-            terms = self.told.terms(life.job, self.model.save_time(life.doing), now, priority)
+            terms = self.notified.terms(life.job, self.model.save_time(life.doing), now, priority)
             undone = self.model.displaced(life.doing, life.run, now).lost
             victims[key] = AtStake(undone, life.job.devices, terms)
-        return self.told.told(victims, who) if victims else {}
+        return self.notified.notified(victims, who) if victims else {}
 
     def _release(self, life: Life) -> None:
         if life.holds:
@@ -347,8 +347,8 @@ class _Replay:
         again = life.displaced > 0
         life.waited += now - life.queued_since
         life.started = now if life.started is None else life.started
-        if self.freed == now and life.heir is None:
-            life.heir = life.waited
+        if self.freed == now and life.reclaim_wait is None:
+            life.reclaim_wait = life.waited
         life.run = Run(now, life.kept, again)
         life.spell += 1
         life.holds = True
@@ -356,7 +356,7 @@ class _Replay:
         if asked and nodes:
             numbers = [self.places[each] for each in nodes]
             life.together += self.domains.together(asked, numbers)
-        self.devices.take(life.job.devices)
+        self.devices.hold(life.job.devices)
         self._add(self.model.finishes(life.doing, life.run), Kind.FINISH, number, life.displaced)
         for at in changes_of(self.model, life) if self.idle is not None else ():
             self._add(at, Kind.USE, number, life.displaced)
@@ -367,13 +367,13 @@ class _Replay:
     ) -> None:
         """Displace jobs, each by its rule."""
         victims = []
-        told = self._told(preemptor, (key for key, _ in going), now)
+        notified = self._notified(preemptor, (key for key, _ in going), now)
         for key, rule in going:
             number = self.numbers[key]
             life = self.lives[number]
             lost = 0
             if life.leaves is None:
-                lost, life.leaves = self._makes_way(now, life, told.get(key, 0))
+                lost, life.leaves = self._makes_way(now, life, notified.get(key, 0))
                 # Also what leaves at once: as on a cluster, it holds quota until all is decided.
                 self._add(max(now, life.leaves), Kind.LEAVE, number)
             victims.append(Victim(key, rule, lost, life.leaves))
@@ -422,9 +422,9 @@ class _Replay:
         if notice:
             without = self.model.displaced(life.doing, life.run, now)
             saved = 0 < self.model.save_time(life.doing) <= notice
-            life.told, life.saved = life.told + 1, life.saved + saved
+            life.notified, life.saved = life.notified + 1, life.saved + saved
             life.spared += max(0, undone(life, without) - undone(life, cost)) * life.job.devices
-            self.told.ended(life.job, saved=saved)
+            self.notified.ended(life.job, saved=saved)
         if ends:
             idle = self.model.idle(life.doing, life.run, now)
             stays = self.model.evict

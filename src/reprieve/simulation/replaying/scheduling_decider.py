@@ -38,7 +38,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
 from reprieve.engine.scheduling.mixtures import mixture
-from reprieve.engine.scheduling.nodes.leaving import NOBODY_PUT_OFF, PutOff, left_out
+from reprieve.engine.scheduling.nodes.leaving import NONE_DEFERRED, Delayed, left_out
 from reprieve.engine.scheduling.outcome import Attempt, Nominate, Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
@@ -248,7 +248,7 @@ class SchedulingDecider:
         return found
 
     def _began(
-        self, snapshot: Snapshot, seconds: int, waits: PutOff, holds: Holds = _NO_HOLDS
+        self, snapshot: Snapshot, seconds: int, waits: Delayed, holds: Holds = _NO_HOLDS
     ) -> Session:
         return Session(snapshot, self._policy, now=seconds, waits=waits, holds=holds)
 
@@ -279,7 +279,7 @@ class SchedulingDecider:
     ) -> tuple[Placements, list[_Gang]]:
         """Try gangs over one snapshot; return what was decided, and who needs another one."""
         snapshot, seconds = self._cluster.snapshot(), now // SECOND
-        waits = self._put_off({key_of(gang.job): gang.unit for gang in queue})
+        waits = self._delay({key_of(gang.job): gang.unit for gang in queue})
         jobs = self._candidates(now)
         session = self._began(snapshot, seconds, waits, self._holds(queue, jobs, now))
         started, preempted, done, retries = [], [], [], set[Nanos]()
@@ -291,7 +291,7 @@ class SchedulingDecider:
                 rest = queue[place:]
                 break
             self._prove(session, attempt, seconds)
-            if not self._takes(gang, attempt, jobs, now):
+            if not self._counts(gang, attempt, jobs, now):
                 rest = queue[place:]
                 break
             done.append((gang, attempt))
@@ -348,7 +348,7 @@ class SchedulingDecider:
                 }
         return found
 
-    def _takes(self, gang: _Gang, attempt: Attempt, jobs: Candidates, now: Nanos) -> bool:
+    def _counts(self, gang: _Gang, attempt: Attempt, jobs: Candidates, now: Nanos) -> bool:
         """Count who is preempted, unless budgets do not allow all of them together."""
         if attempt.plan is None or not self._harm:
             return True
@@ -356,10 +356,10 @@ class SchedulingDecider:
         for victim in attempt.plan.victims:
             if victim.unit in jobs and victim.unit not in self._going:
                 rules.setdefault(victim.unit, victim.rule)
-        return self._harm.takes(key_of(gang.job), gang.side, tuple(rules.items()), jobs, now)
+        return self._harm.counts(key_of(gang.job), gang.side, tuple(rules.items()), jobs, now)
 
-    def _put_off(self, units: Mapping[str, Unit]) -> PutOff:
-        return NOBODY_PUT_OFF if self.answers is None else self.answers.waits(units)
+    def _delay(self, units: Mapping[str, Unit]) -> Delayed:
+        return NONE_DEFERRED if self.answers is None else self.answers.waits(units)
 
     def _note_answer(self, gang: _Gang, attempt: Attempt) -> None:
         """Forget what the idle plane stated of a gang once it is placed, or has its victims."""

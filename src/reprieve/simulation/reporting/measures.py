@@ -21,9 +21,9 @@ demand; jobs go on until all have finished.
 * urgent wait: the wait of the jobs of the highest priority
 * unused: device-hours that jobs held without using them, over the whole replay; reclaimed: those
   for which jobs that were preempted for being idle would have gone on so, had they stayed
-* served: jobs for which idle ones were preempted; heirs: those that got devices at the moment at
-which
-  idle work left some, whoever that was for, and how long half of them had waited at most by then
+* served: jobs for which idle ones were preempted; reclaimed_by: those that got devices at the
+moment at which idle work left some, whoever that was for, and how long half of them had waited at
+most by then
 * asked: jobs that ask for a domain; together: the share of their starts with all pods in one domain
   of the level that they ask for; their wait is that of these jobs
 * finish ratio: a job's completion time by the time that its work needs; of each tenant the mean,
@@ -111,11 +111,11 @@ class Measures:
     idle_ended: int = 0
     idle_undone_h: float = 0.0
     served: int = 0
-    heirs: int = 0
-    heirs_wait_p50_s: float = 0.0
+    reclaimed_by: int = 0
+    reclaimed_by_wait_p50_s: float = 0.0
     admitted_h: float = 0.0
-    told: int = 0
-    told_saved: int = 0
+    notified: int = 0
+    notified_saved: int = 0
     spared_h: float = 0.0
     urgent_wait_p95_s: float = 0.0
     asked: int = 0
@@ -143,7 +143,7 @@ def _of_all_jobs(replay: Replay, capacity: int) -> Measures:
     undone, idle = sum(life.lost for life in lives), sum(life.idle for life in lives)
     ratios = _ratios(lives)
     displaced = [life.displaced for life in lives]
-    heirs = sorted(life.heir for life in lives if life.heir is not None)
+    reclaimed_by = sorted(life.reclaim_wait for life in lives if life.reclaim_wait is not None)
     admitted = [life.job for life in lives if life.started is not None and life.started <= within]
     return Measures(
         jobs=len(lives),
@@ -185,10 +185,10 @@ def _of_all_jobs(replay: Replay, capacity: int) -> Measures:
         idle_ended=sum(life.ends for life in lives),
         idle_undone_h=sum(life.undone_idle for life in lives) / HOUR,
         served=sum(life.served for life in lives),
-        heirs=len(heirs),
-        heirs_wait_p50_s=percentile(heirs, 50) / SECOND,
-        told=sum(life.told for life in lives),
-        told_saved=sum(life.saved for life in lives),
+        reclaimed_by=len(reclaimed_by),
+        reclaimed_by_wait_p50_s=percentile(reclaimed_by, 50) / SECOND,
+        notified=sum(life.notified for life in lives),
+        notified_saved=sum(life.saved for life in lives),
         spared_h=sum(life.spared for life in lives) / HOUR,
         urgent_wait_p95_s=percentile(_urgent_waits(lives), 95) / SECOND,
         admitted_h=sum(work_of(job) * job.devices for job in admitted) / HOUR,

@@ -246,23 +246,23 @@ def _sizes(summary: LoadSummary) -> Iterator[str]:
 
 
 def _stories(results: Results) -> Iterator[str]:
-    told, size = [], 0
+    notified, size = [], 0
     for outcome in results.outcomes:
         if outcome.stories and size + len(outcome.stories) <= _MOST_STORIES:
-            told.append(outcome)
+            notified.append(outcome)
             size += len(outcome.stories)
-    if not told:
+    if not notified:
         return
-    run = told[0].run
+    run = notified[0].run
     yield "\n<h2>The story of a job</h2>"
     yield (
         f'<p class="soft">Of trace {escape(run.trace)}, seed {run.seed}; all decisions of all runs '
         f"are in decisions.jsonl. Times count from the first arrival.</p>"
     )
     yield '<form><label>Run <select id="stories">'
-    for outcome in told:
+    for outcome in notified:
         load = "as it is" if outcome.run.load is None else f"load {outcome.run.load:g}"
-        chosen = " selected" if outcome is told[min(1, len(told) - 1)] else ""
+        chosen = " selected" if outcome is notified[min(1, len(notified) - 1)] else ""
         yield (
             f'<option value="{outcome.run.number}"{chosen}>{load}, '
             f"{escape(outcome.run.policy.name)}</option>"
@@ -270,7 +270,7 @@ def _stories(results: Results) -> Iterator[str]:
     yield '</select></label><label>Job <input id="asked" size="16" autocomplete="off"></label>'
     yield '<input type="submit" value="Tell"> <button id="most">displaced most often</button>'
     yield '</form><div id="story"></div>'
-    for outcome in told:
+    for outcome in notified:
         number = outcome.run.number
         yield f'<script type="text/plain" id="run-{number}">{outcome.stories}</script>\n'
 

@@ -158,14 +158,14 @@ IDLE_COLUMNS: Final = (
     Column("idle gone", "displacements for being idle", lambda m: m.for_idle, _count),
     Column("of it over", "those that had no work left", lambda m: m.idle_ended, _count),
     Column("served", "jobs for which idle ones were preempted", lambda m: m.served, _count),
-    Column("heirs", "jobs that started as idle work left", lambda m: m.heirs, _count),
-    Column("their wait p50", "until then", lambda m: m.heirs_wait_p50_s, duration_text),
+    Column("reclaimed_by", "jobs that started as idle work left", lambda m: m.reclaimed_by, _count),
+    Column("their wait p50", "until then", lambda m: m.reclaimed_by_wait_p50_s, duration_text),
 )
 
 
 #: Of studies in which jobs are told before they are preempted.
 NOTICE_COLUMNS: Final = (
-    Column("told", "displacements before which the job was told", lambda m: m.told, _count),
+    Column("told", "displacements before which the job was told", lambda m: m.notified, _count),
     Column(
         "spared GPU h",
         "work that would have been undone at these moments without notice",
@@ -235,7 +235,7 @@ def _of_load(
         each.measures.unused_h for row in rows.values() for each in row
     )
     asked = any(each.measures.asked for row in rows.values() for each in row)
-    told = any(each.measures.told for row in rows.values() for each in row)
+    notified = any(each.measures.notified for row in rows.values() for each in row)
     return LoadSummary(
         load,
         {key: of[names[0]].submitted for key, of in whole.items()},
@@ -243,7 +243,7 @@ def _of_load(
         (
             *COLUMNS,
             *IDLE_COLUMNS * idle,
-            *NOTICE_COLUMNS * told,
+            *NOTICE_COLUMNS * notified,
             *DOMAIN_COLUMNS * asked,
         ),
         tuple(name for name in planned if name not in names),

@@ -116,8 +116,8 @@ def merged(samples: list[Sample]) -> Sample:
     counts: Counter[tuple[Team, str]] = Counter()
     for sample in samples:
         share = sample.length / length if length else 0
-        for told, sums in sample.teams:
-            team = Team(*told)
+        for reported, sums in sample.teams:
+            team = Team(*reported)
             total = means.setdefault(team, [0, 0, 0])
             for index in range(3):
                 total[index] += sums[index] * share

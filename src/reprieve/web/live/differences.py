@@ -86,12 +86,12 @@ def advanced(state: State, page: Page) -> tuple[State, Difference | None]:
     if not _same_shape(state, page):
         return begun(page), None
     values = {name: _ENCODER.encode(value) for name, value in page.values.items()}
-    told = {
+    reported = {
         name: msgspec.Raw(written)
         for name, written in values.items()
         if state.values.get(name) != written
     }
-    result = Difference(told, [name for name in state.values if name not in values])
+    result = Difference(reported, [name for name in state.values if name not in values])
     tables: dict[str, TableState] = {}
     for name, table in page.tables.items():
         tables[name], difference = _advanced_table(state.tables[name], table)

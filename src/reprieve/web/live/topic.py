@@ -76,7 +76,7 @@ class Topic:
     def state(self) -> State:
         return self._state
 
-    def take(self, page: Page, wall: Nanos, monotonic: Nanos) -> bool:
+    def show(self, page: Page, wall: Nanos, monotonic: Nanos) -> bool:
         """Show this page from now on; return whether it differs from what was shown."""
         self._forget(monotonic)
         self._state, difference = advanced(self._state, page)

@@ -239,7 +239,7 @@ class Watching:
             watched.made_of, watched.made = version, self._clock.monotonic()
             return
         watched.made_of, watched.made = version, self._clock.monotonic()
-        if watched.topic.take(page, wall, watched.made):
+        if watched.topic.show(page, wall, watched.made):
             watched.news.set()
 
     def _stale(self, watched: _Watched) -> bool:

@@ -35,8 +35,7 @@ from reprieve.web.mirror.queues import (
     topology_record,
     workload_record,
 )
-from reprieve.web.mirror.sums import NodeSum, UnitSum, node_sum, unit_sum
-from reprieve.web.mirror.told import (
+from reprieve.web.mirror.reported import (
     DisruptionRecord,
     IdleRecord,
     NoticeRecord,
@@ -49,6 +48,7 @@ from reprieve.web.mirror.told import (
     preemption_record,
     waiting_record,
 )
+from reprieve.web.mirror.sums import NodeSum, UnitSum, node_sum, unit_sum
 from reprieve.web.records.judged import Opened, Unopened
 
 __all__ = ["Mirror", "Watched"]
@@ -129,7 +129,7 @@ class Mirror:
         self._idle_pods: Counter[tuple[str, str]] = Counter()
         self._units: dict[str, UnitSum] = {}
         self._nodes: dict[str, NodeSum] = {}
-        self._told: list[Callable[[], None]] = []
+        self._reported: list[Callable[[], None]] = []
         self.pods.subscribe(self._pod_changed, self._settled)
         self.idle.subscribe(self._idle_changed, self._settled)
         self.nodes.subscribe(self._node_changed, self._settled)
@@ -156,8 +156,8 @@ class Mirror:
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call after every batch of changes, on the event loop; return what ends that."""
-        self._told.append(changed)
-        return lambda: self._told.remove(changed)
+        self._reported.append(changed)
+        return lambda: self._reported.remove(changed)
 
     def units(self) -> Iterator[UnitSum]:
         """Yield what every unit with pods is at; one that did not change is the same object."""
@@ -250,7 +250,7 @@ class Mirror:
 
     def _settled(self) -> None:
         self.version += 1
-        for changed in tuple(self._told):
+        for changed in tuple(self._reported):
             changed()
 
 

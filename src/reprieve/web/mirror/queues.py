@@ -179,14 +179,14 @@ def workload_record(workload: kueue.Workload) -> WorkloadRecord:
     metadata, spec, status = workload.metadata, workload.spec, workload.status
     created = instant_or_none(metadata.creation_timestamp) or NEVER
     state = _state(workload)
-    told = "QuotaReserved" if state is WorkloadState.RESERVING else "Admitted"
-    begun = condition_of(status.conditions, told)
+    reported = "QuotaReserved" if state is WorkloadState.RESERVING else "Admitted"
+    begun = condition_of(status.conditions, reported)
     since = (
         instant_or_none(begun.last_transition_time) if begun and state.holds else None
     ) or created
     reason = message = ""
     if state in (WorkloadState.PENDING, WorkloadState.RESERVING):
-        said = of_workload(_told(workload))
+        said = of_workload(_reported(workload))
         since = said.since or since
         message = said.message
         if said.diagnosis is not None:
@@ -302,7 +302,7 @@ def _turns(workload: kueue.Workload) -> Iterator[tuple[str, Nanos]]:
             yield sys.intern(each.type), at
 
 
-def _told(workload: kueue.Workload) -> dict[str, Any]:
+def _reported(workload: kueue.Workload) -> dict[str, Any]:
     """Return those fields of a Workload that state why it waits."""
     status = workload.status
     return {

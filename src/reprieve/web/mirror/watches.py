@@ -38,7 +38,7 @@ from reprieve.kube.resource import (
 )
 from reprieve.web.mirror.leading import LEASE_NAME, Lease
 from reprieve.web.mirror.mirror import Mirror, Watched
-from reprieve.web.mirror.told import WaitingEvent
+from reprieve.web.mirror.reported import WaitingEvent
 from reprieve.wording.diagnosis import WAITING
 
 __all__ = ["Feed", "feeds", "read_once", "run_feeds", "settled"]
@@ -74,7 +74,7 @@ class Feed:
         waiting = (Health.STARTING, Health.UNREACHABLE)
         return all(each.health not in waiting for each in self.reflectors)
 
-    def told(self) -> Watched:
+    def reported(self) -> Watched:
         """Return how the kind is watched, by the reflector that fares worst."""
         worst = max(self.reflectors, key=lambda each: _WORSE.index(each.health))
         well = worst.health in (Health.WATCHING, Health.NOT_SERVED)
@@ -148,7 +148,7 @@ async def feeds(
         if shares:
             found.append(Feed(kind.resource, tuple(shares), kind.cache, len(named)))
     mirror.unseen = tuple(unseen)
-    mirror.watched = lambda: [each.told() for each in found]
+    mirror.watched = lambda: [each.reported() for each in found]
     return found
 
 

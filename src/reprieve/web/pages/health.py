@@ -19,7 +19,7 @@ from kubeworld.units.durations import HOUR
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import IntentPhase, VictimState
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.told import PreemptionRecord
+from reprieve.web.mirror.reported import PreemptionRecord
 from reprieve.web.records.called import called, masking_of
 from reprieve.web.records.loops import loops_of
 from reprieve.web.records.masking import address_of, is_visible
@@ -182,9 +182,9 @@ def _faults(mirror: Mirror, viewer: Viewer, day: list[PreemptionRecord]) -> _Row
             reason = each.record.status.reason if viewer.sees_all else ""
             text = f"abandoned{f': {reason}' if reason else ''}"
             yield f"{address}/abandoned", (at, each.plane, text, address)
-        if each.record.status.untold and viewer.sees_all:
-            text = "not all of its victims' tenants are told yet"
-            yield f"{address}/untold", (at, each.plane, text, address)
+        if each.record.status.owes_disruptions and viewer.sees_all:
+            text = "some Disruptions of its victims are not written yet"
+            yield f"{address}/disruptions", (at, each.plane, text, address)
     for queue in mirror.cluster_queues if viewer.sees_all else ():
         if not queue.active:
             text = f"ClusterQueue {queue.name} cannot admit: {queue.message}".removesuffix(": ")

@@ -3,7 +3,7 @@
 Where a figure says more than the general advice it stands there: what the queue has left, what the
 emptiest node has left, how large the largest node is, who is first in the queue. Nothing is tried
 by the engine for it, which takes seconds: that is asked for on the page of the unit. A viewer who
-does not see the whole cluster is told no sums over the work of others.
+does not see the whole cluster is given no sums over the work of others.
 """
 
 from __future__ import annotations
@@ -82,22 +82,22 @@ def _of_queue(waiter: Waiter, figures: Figures) -> str:
     left = nominal - used
     resource, asks = waiter.resource, waiter.amount
 
-    def told(amount: int) -> str:
+    def text(amount: int) -> str:
         return f"{whole(resource, amount):,}"
 
     if left <= 0:
-        over = f"{told(-left)} over" if left else "all of"
+        over = f"{text(-left)} over" if left else "all of"
         return (
-            f"{waiter.queue} uses {over} its nominal quota of {told(nominal)}: it is admitted once "
-            f"{told(asks - left)} {resource} of it are free again, or others lend them"
+            f"{waiter.queue} uses {over} its nominal quota of {text(nominal)}: it is admitted once "
+            f"{text(asks - left)} {resource} of it are free again, or others lend them"
         )
     if left < asks:
         return (
-            f"{told(left)} of the {told(asks)} {resource} that it asks for are left in "
-            f"{waiter.queue}: ask for at most {told(left)}, or wait for {told(asks - left)} more"
+            f"{text(left)} of the {text(asks)} {resource} that it asks for are left in "
+            f"{waiter.queue}: ask for at most {text(left)}, or wait for {text(asks - left)} more"
         )
     return (
-        f"its own quota has {told(left)} {resource} left; others who borrow it have to end first, "
+        f"its own quota has {text(left)} {resource} left; others who borrow it have to end first, "
         "or to be preempted"
     )
 
@@ -107,26 +107,26 @@ def _of_nodes(waiter: Waiter, nodes: _Nodes | None) -> str:
         return ""
     resource = waiter.resource
 
-    def told(amount: int) -> str:
+    def text(amount: int) -> str:
         return f"{whole(resource, amount):,}"
 
     if waiter.each > nodes.largest:
         return (
-            f"a pod asks for {told(waiter.each)} {resource}, and the largest node has "
-            f"{told(nodes.largest)}: ask for at most that a pod, in more pods"
+            f"a pod asks for {text(waiter.each)} {resource}, and the largest node has "
+            f"{text(nodes.largest)}: ask for at most that a pod, in more pods"
         )
     if waiter.reason == Reason.NO_NODE_MATCHES:
         return ""
     if waiter.each > nodes.most:
-        less = f"ask for at most {told(nodes.most)} a pod, or " if nodes.most else ""
+        less = f"ask for at most {text(nodes.most)} a pod, or " if nodes.most else ""
         return (
-            f"a pod asks for {told(waiter.each)} {resource}; the emptiest node has "
-            f"{told(nodes.most)} free, all nodes {told(nodes.free)}: {less}wait for "
-            f"{told(waiter.each - nodes.most)} more on one node"
+            f"a pod asks for {text(waiter.each)} {resource}; the emptiest node has "
+            f"{text(nodes.most)} free, all nodes {text(nodes.free)}: {less}wait for "
+            f"{text(waiter.each - nodes.most)} more on one node"
         )
     if waiter.amount > nodes.free:
         return (
-            f"{told(nodes.free)} of the {told(waiter.amount)} {resource} that it asks for are "
-            f"free: wait for {told(waiter.amount - nodes.free)} more, or ask for fewer pods"
+            f"{text(nodes.free)} of the {text(waiter.amount)} {resource} that it asks for are "
+            f"free: wait for {text(waiter.amount - nodes.free)} more, or ask for fewer pods"
         )
     return ""

@@ -3,10 +3,10 @@
 Table `queues`, a row for each LocalQueue, flavor and resource: queue, namespace, clusterQueue,
 flavor, resource, used, reserved (with what waits for checks), nominal (of its ClusterQueue, where
 all that lead to it are the viewer's), pending, admitted, message (why it takes nothing).
-Table `told`, work that may save before it is evicted, the first to be due first: unit, due (it is
-evicted at the latest), answered (how many pods have), asked, state, by, rule, message.
-Table `running`: unit, queue, amount, idle, since, state. Table `waiting`: unit, queue, position,
-amount, resource, since, reason, message, step. Table `preempted`, of the last day, the newest
+Table `reported`, work that may save before it is evicted, the first to be due first: unit, due (it
+is evicted at the latest), answered (how many pods have), asked, state, by, rule, message. Table
+`running`: unit, queue, amount, idle, since, state. Table `waiting`: unit, queue, position, amount,
+resource, since, reason, message, step. Table `preempted`, of the last day, the newest
 first: unit, at, by, rule, lost, state (Running, Waiting, Gone), back (it ran again at), tried (not
 before), position, preemption.
 Values: `resource`, `resources`, `namespaces` (whose work is shown, empty for all), `counts`
@@ -52,7 +52,7 @@ _QUEUES: Final = (
     Column("admitted", Kind.NUMBER),
     Column("message", Kind.TEXT),
 )
-_TOLD: Final = (
+_REPORTED: Final = (
     Column("unit", Kind.UNIT),
     Column("due", Kind.INSTANT),
     Column("answered", Kind.NUMBER),
@@ -120,12 +120,12 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
                 "running": len(running),
                 "waiting": len(waiting),
                 "preempted": len(preempted),
-                "told": sum(1 for _ in _told(mirror, viewer, asked)),
+                "told": sum(1 for _ in _reported(mirror, viewer, asked)),
             },
             "unseen": list(mirror.unseen),
         },
         {
-            "told": Table(_TOLD, dict(_told(mirror, viewer, asked))),
+            "told": Table(_REPORTED, dict(_reported(mirror, viewer, asked))),
             "queues": Table(_QUEUES, dict(_queues(mirror, viewer, asked))),
             "running": Table(_RUNNING, running),
             "waiting": Table(
@@ -136,7 +136,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     )
 
 
-def _told(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[tuple[str, _Row]]:
+def _reported(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[tuple[str, _Row]]:
     """Yield what may save before it is evicted."""
     found = [
         each
@@ -242,14 +242,14 @@ def _preempted(
 ) -> Iterator[tuple[str, _Row]]:
     """Yield what was preempted within a day, the newest first, and what became of it."""
     found: list[tuple[Nanos, str, _Row]] = []
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     records = {each.plan_id: each for each in mirror.preemptions}
     for each in mirror.disruptions:
         spec = each.disruption.spec
         began = instant_or_none(spec.evicting_at) or each.ended
         if not asked.shows(viewer, each.namespace) or at - began >= _DAY:
             continue
-        told.add((each.plan_id, each.namespace))
+        reported.add((each.plan_id, each.namespace))
         unit = called(mirror, spec.subject, spec.lineage)
         record = records.get(each.plan_id)
         address = each.plan_id if record is None else address_of(record.record, viewer)
@@ -262,7 +262,7 @@ def _preempted(
             began = victim.at or record.decided
             seen = asked.shows(viewer, victim.namespace) and at - began < _DAY
             gone = victim.state in (VictimState.EVICTED, VictimState.PENDING)
-            if not seen or not gone or (record.plan_id, victim.namespace) in told:
+            if not seen or not gone or (record.plan_id, victim.namespace) in reported:
                 continue
             unit = called(mirror, victim.subject, victim.lineage)
             by = masking_of(mirror, viewer, record.record, victim.namespace)

@@ -303,17 +303,18 @@ def _last_hour(mirror: Mirror, viewer: Viewer, asked: Asked, at: Nanos) -> dict[
         and not each.dry_run
         and any(asked.shows(viewer, namespace) for _, namespace in each.roots)
     ]
-    told = [
+    reported = [
         each
         for each in mirror.disruptions
         if began <= each.ended <= at and asked.shows(viewer, each.namespace)
     ]
     return {
         "preemptions": len(plans),
-        "units": len(told) or sum(len(list(_shown(each.roots, asked, viewer))) for each in plans),
+        "units": len(reported)
+        or sum(len(list(_shown(each.roots, asked, viewer))) for each in plans),
         "spared": sum(each.reprieved for each in plans) if viewer.sees_all else None,
-        "lostDeviceSeconds": sum(map(attrgetter("lost_device_seconds"), told or plans))
-        if told or viewer.sees_all
+        "lostDeviceSeconds": sum(map(attrgetter("lost_device_seconds"), reported or plans))
+        if reported or viewer.sees_all
         else 0,
     }
 

@@ -27,12 +27,12 @@ from reprieve.engine.plan import Plane
 from reprieve.records.idle.story import level_text
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
+from reprieve.web.mirror.reported import DisruptionRecord, PreemptionRecord
 from reprieve.web.pages.asked import one, whole
 from reprieve.web.records.called import masking_of
 from reprieve.web.records.judged import Again, Candidate, Fate, Judgement
 from reprieve.web.records.masking import Masking, address_of, is_visible
-from reprieve.web.records.told_disruptions import rows_of_disruptions, values_of_disruptions
+from reprieve.web.records.reported_disruptions import rows_of_disruptions, values_of_disruptions
 from reprieve.web.records.victims import VictimUnit, need_of, victim_units
 from reprieve.web.tables import (
     Cell,
@@ -133,21 +133,21 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
         InvalidParameter: as of `one`.
     """
     name = one(parameters, "name")
-    told = [
+    reported = [
         each
         for each in mirror.disruptions
         if each.plan_id == name and name and viewer.sees(each.namespace)
     ]
-    head = _found(mirror, viewer, name, told)
+    head = _found(mirror, viewer, name, reported)
     if head is None:
-        if not told:
+        if not reported:
             raise NotFound(f"no preemption {name!r}")
         tables = {name: Table(columns) for name, columns in _TABLES.items()}
-        tables["madeWay"] = Table(_MADE_WAY, rows_of_disruptions(told))
-        return Page(values_of_disruptions(told), tables)
+        tables["madeWay"] = Table(_MADE_WAY, rows_of_disruptions(reported))
+        return Page(values_of_disruptions(reported), tables)
     telling = _telling(mirror, viewer, head)
     return Page(
-        {**_values(telling, told), **_decision(telling)},
+        {**_values(telling, reported), **_decision(telling)},
         {
             name: Table(_TABLES[name], dict(rows))
             for name, rows in (
@@ -162,7 +162,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
 
 
 def _found(
-    mirror: Mirror, viewer: Viewer, name: str, told: list[DisruptionRecord]
+    mirror: Mirror, viewer: Viewer, name: str, reported: list[DisruptionRecord]
 ) -> PreemptionRecord | None:
     """Return the record; by its name for who may know that, else the last of that plan's id."""
     known = [
@@ -170,7 +170,7 @@ def _found(
         for each in mirror.preemptions
         if name in (each.plan_id, address_of(each.record, viewer))
         # Of a plan in parts a Disruption alone says who had a part in it.
-        and (told or is_visible(each.record, viewer))
+        and (reported or is_visible(each.record, viewer))
     ]
     return max(known, key=lambda each: each.decided, default=None)
 
@@ -184,13 +184,13 @@ def _telling(mirror: Mirror, viewer: Viewer, head: PreemptionRecord) -> _Telling
     return _Telling(record, victim_units(record), judgement, viewer, masking, candidates)
 
 
-def _values(telling: _Telling, told: list[DisruptionRecord]) -> dict[str, Any]:
+def _values(telling: _Telling, reported: list[DisruptionRecord]) -> dict[str, Any]:
     """Return what the record states of itself, and in how many words for whom."""
     record, viewer = telling.record, telling.viewer
     spec, status, metadata = record.spec, record.status, record.metadata
     address = address_of(record, viewer)
     known = address == metadata.name
-    said = next((each.disruption.spec.preemptor for each in told), "")
+    said = next((each.disruption.spec.preemptor for each in reported), "")
     preemptor = telling.masking.preemptor(record, said)
     where = "" if metadata.namespace == DEFAULT_NAMESPACE else f" -n {metadata.namespace}"
     return {
@@ -267,9 +267,9 @@ def _decision(telling: _Telling) -> dict[str, Any]:
             "free": whole(need.resource, need.free),
             "coming": whole(need.resource, need.coming),
             "lacking": whole(need.resource, need.lacking),
-            "taken": whole(need.resource, need.taken),
+            "taken": whole(need.resource, need.used),
             "exact": need.exact,
-            "putBack": _put_back(telling),
+            "putBack": _reprieved(telling),
         },
         "reprieved": dict(sorted(spec.reprieved.items())),
         "proof": {
@@ -286,7 +286,7 @@ def _decision(telling: _Telling) -> dict[str, Any]:
     }
 
 
-def _put_back(telling: _Telling) -> int | None:
+def _reprieved(telling: _Telling) -> int | None:
     """Return how many were reprieved; what the record does not count is counted again."""
     reprieved = telling.record.spec.reprieved
     if reprieved or telling.record.spec.plane != Plane.QUOTA:
@@ -339,7 +339,7 @@ def _spared(telling: _Telling, mirror: Mirror) -> Iterator[tuple[str, tuple[Cell
     judgement = telling.judgement
     if judgement is None:
         return
-    stayed = [each for each in judgement.candidates if _is_told(each)]
+    stayed = [each for each in judgement.candidates if _is_reported(each)]
     stayed.sort(key=lambda each: (_ORDER[each.fate], each.place, each.namespace, each.name))
     own = [each for each in stayed if telling.viewer.sees(each.namespace)]
     for each in own[:_MOST_SPARED]:
@@ -382,7 +382,7 @@ _ORDER: Final[Mapping[Fate, int]] = {Fate.REPRIEVED: 0, Fate.SPARED: 1, Fate.LEA
 _NO_CANDIDATES: Final = ("NotLower", "Elsewhere", "Unrelated")
 
 
-def _is_told(candidate: Candidate) -> bool:
+def _is_reported(candidate: Candidate) -> bool:
     return candidate.fate in _ORDER and candidate.rule not in _NO_CANDIDATES
 
 

@@ -23,11 +23,11 @@ from reprieve.answers.quantities import listed
 from reprieve.api.reprieve import IntentPhase
 from reprieve.engine.plan import Plane
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
+from reprieve.web.mirror.reported import DisruptionRecord, PreemptionRecord
 from reprieve.web.pages.asked import asked_of, one
 from reprieve.web.records.called import masking_of
 from reprieve.web.records.masking import address_of, is_visible
-from reprieve.web.records.told_disruptions import values_of_disruptions
+from reprieve.web.records.reported_disruptions import values_of_disruptions
 from reprieve.web.tables import (
     Cell,
     Column,
@@ -77,7 +77,7 @@ class _Wanted:
     since: int
     dry: bool
 
-    def takes(self, plane: str, state: str, decided: int, dry: bool) -> bool:
+    def includes(self, plane: str, state: str, decided: int, dry: bool) -> bool:
         return (
             self.plane in ("", plane)
             and self.state in ("", state)
@@ -96,7 +96,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
         InvalidParameter: a word that is none, or a duration that cannot be read.
     """
     wanted = _wanted(mirror, parameters, at)
-    found = [*_recorded(mirror, viewer, wanted), *_told(mirror, viewer, wanted)]
+    found = [*_recorded(mirror, viewer, wanted), *_reported(mirror, viewer, wanted)]
     found.sort(key=itemgetter(0), reverse=True)
     rows = {key: row for _, key, row in found[:_MOST]}
     return Page(
@@ -145,16 +145,16 @@ def _recorded(mirror: Mirror, viewer: Viewer, wanted: _Wanted) -> Iterator[tuple
     for each in named.values():
         if each.name in gone_on:
             continue
-        taken = wanted.takes(each.plane, each.phase, each.decided, each.dry_run)
-        if taken and is_visible(each.record, viewer):
+        chosen = wanted.includes(each.plane, each.phase, each.decided, each.dry_run)
+        if chosen and is_visible(each.record, viewer):
             spaces = {unit.namespace for unit in each.units}
             spec = each.record.spec
             if spec.preemptor is not None:
                 spaces.add(spec.preemptor.namespace)
             if any(wanted.has(space) and viewer.sees(space) for space in spaces):
-                told = said.get(each.plan_id, "")
+                reported = said.get(each.plan_id, "")
                 former = [named[s.preemption] for s in spec.stages if s.preemption in named]
-                row = _row(mirror, viewer, each, told, former)
+                row = _row(mirror, viewer, each, reported, former)
                 yield each.decided, f"{row[0]}/{spec.attempt}/{each.decided}", row
 
 
@@ -162,10 +162,10 @@ def _row(
     mirror: Mirror,
     viewer: Viewer,
     each: PreemptionRecord,
-    told: str,
+    reported: str,
     former: Sequence[PreemptionRecord] = (),
 ) -> _Row:
-    """Return one row; `told`: its preemptor, as a Disruption of the viewer's states it.
+    """Return one row; `reported`: its preemptor, as a Disruption of the viewer's states it.
 
     `former`: the records of earlier stages of its demand, whose victims are counted with its own.
     """
@@ -194,7 +194,7 @@ def _row(
         address_of(record, viewer),
         seconds(each.decided),
         plane,
-        masking.preemptor(record, "" if whole else told).text,
+        masking.preemptor(record, "" if whole else reported).text,
         # Of a plan in parts the record alone does not say how many units there are.
         len(own) or None,
         number,
@@ -209,7 +209,7 @@ def _row(
     )
 
 
-def _told(mirror: Mirror, viewer: Viewer, wanted: _Wanted) -> Iterator[tuple[Nanos, str, _Row]]:
+def _reported(mirror: Mirror, viewer: Viewer, wanted: _Wanted) -> Iterator[tuple[Nanos, str, _Row]]:
     """Yield plans of which there are Disruptions alone."""
     known = {each.plan_id for each in mirror.preemptions if is_visible(each.record, viewer)}
     by_plan: dict[str, list[DisruptionRecord]] = {}
@@ -217,10 +217,10 @@ def _told(mirror: Mirror, viewer: Viewer, wanted: _Wanted) -> Iterator[tuple[Nan
         seen = viewer.sees(each.namespace) and wanted.has(each.namespace)
         if seen and each.plan_id not in known:
             by_plan.setdefault(each.plan_id, []).append(each)
-    for plan, told in by_plan.items():
-        values = values_of_disruptions(told)
-        noticed = instant_or_none(told[0].disruption.spec.noticed_at) or Nanos(0)
-        if not wanted.takes(values["plane"], IntentPhase.COMPLETED.value, noticed, False):
+    for plan, reported in by_plan.items():
+        values = values_of_disruptions(reported)
+        noticed = instant_or_none(reported[0].disruption.spec.noticed_at) or Nanos(0)
+        if not wanted.includes(values["plane"], IntentPhase.COMPLETED.value, noticed, False):
             continue
         yield (
             noticed,
@@ -230,14 +230,14 @@ def _told(mirror: Mirror, viewer: Viewer, wanted: _Wanted) -> Iterator[tuple[Nan
                 values["decided"],
                 values["plane"],
                 values["preemptor"],
-                len(told),
+                len(reported),
                 values["totals"]["objects"],
                 None,
                 values["totals"]["lost"],
                 IntentPhase.COMPLETED.value,
                 None,
-                listed(each.disruption.spec.rule for each in told),
-                [each.unit for each in told[:_MOST_NAMED]],
+                listed(each.disruption.spec.rule for each in reported),
+                [each.unit for each in reported[:_MOST_NAMED]],
                 False,
                 "",
             ),

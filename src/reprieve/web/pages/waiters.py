@@ -150,7 +150,9 @@ def _queue_of(mirror: Mirror, workload: WorkloadRecord) -> str:
 def _queued(
     mirror: Mirror, workload: WorkloadRecord, queue: str, position: int, amount: int, resource: str
 ) -> Waiter:
-    reason, message = _told(mirror, workload.unit, f"workload/{workload.namespace}/{workload.name}")
+    reason, message = _reported(
+        mirror, workload.unit, f"workload/{workload.namespace}/{workload.name}"
+    )
     shapes = [(count, dict(each).get(resource, 0)) for count, each in workload.shape]
     return Waiter(
         workload.unit,
@@ -171,11 +173,11 @@ def _queued(
 
 
 def _unbound(mirror: Mirror, unit: UnitSum, amount: int, resource: str) -> Waiter:
-    reason, message = _told(mirror, unit.unit)
+    reason, message = _reported(mirror, unit.unit)
     if not reason:
         for pod in mirror.pods.by("unit", unit.unit):
             if pod.state.waits and not reason:
-                reason, message = _told(mirror, f"pod/{pod.namespace}/{pod.name}")
+                reason, message = _reported(mirror, f"pod/{pod.namespace}/{pod.name}")
     if not reason:
         reason, message = _of_conditions(unit)
     counts: dict[int, int] = {}
@@ -202,7 +204,7 @@ def _unbound(mirror: Mirror, unit: UnitSum, amount: int, resource: str) -> Waite
     )
 
 
-def _told(mirror: Mirror, *units: str) -> tuple[str, str]:
+def _reported(mirror: Mirror, *units: str) -> tuple[str, str]:
     """Return the reason and sentence of the last event about one of the objects."""
     found = [each for unit in units for each in mirror.waiting.by("unit", unit)]
     last = max(found, key=attrgetter("at"), default=None)

@@ -13,7 +13,7 @@ from reprieve.jobs.table import BUILT_IN
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import PodRecord
 from reprieve.web.mirror.queues import WorkloadRecord
-from reprieve.web.mirror.told import IdleRecord, unit_of
+from reprieve.web.mirror.reported import IdleRecord, unit_of
 from reprieve.web.mirror.units import unit_id
 from reprieve.web.records.masking import Masking, home_of
 from reprieve.web.tables import Viewer

@@ -83,18 +83,20 @@ _QUOTA_FATES: Final[Mapping[Standing, tuple[Fate, str]]] = {
     Standing.HEAD: (Fate.WAITED, "waited in the same cycle"),
 }
 _RANK: Final = "the lower rank by the installed order"
-_TAKEN: Final = (Standing.VICTIM, Standing.REPRIEVED)
+_CHOSEN: Final = (Standing.VICTIM, Standing.REPRIEVED)
 
 
 def _of_quota(replay: QuotaReplay) -> Iterator[Candidate]:
-    told = [each for each in quota_answers(replay) if each.standing is not Standing.PREEMPTOR]
+    reported = [each for each in quota_answers(replay) if each.standing is not Standing.PREEMPTOR]
     holders = {holder.key: holder for holder in replay.holders}
-    taken = [holders[each.key] for each in told if each.standing in _TAKEN and each.key in holders]
-    places = _quota_places(replay, taken)
-    among = Counter(holder.queue for holder in taken)
+    chosen = [
+        holders[each.key] for each in reported if each.standing in _CHOSEN and each.key in holders
+    ]
+    places = _quota_places(replay, chosen)
+    among = Counter(holder.queue for holder in chosen)
     fair = replay.decided_on.settings.fair_sharing is not None
     borrowed = _Borrowed(replay)
-    for each in told:
+    for each in reported:
         fate, text = _QUOTA_FATES[each.standing]
         holder = holders.get(each.key)
         namespace, _, name = each.key.partition("/")
@@ -113,29 +115,29 @@ def _of_quota(replay: QuotaReplay) -> Iterator[Candidate]:
             amounts=dict(each.amounts),
             priority=each.priority,
             place=places.get(each.key, 0),
-            among=among[holder.queue] if fair and holder is not None else len(taken),
+            among=among[holder.queue] if fair and holder is not None else len(chosen),
             queue=each.cluster_queue,
             since=reserved or 0,
             borrowed=above,
         )
 
 
-def _quota_places(replay: QuotaReplay, taken: Iterable[Holder]) -> dict[str, int]:
+def _quota_places(replay: QuotaReplay, chosen: Iterable[Holder]) -> dict[str, int]:
     """Return the places by key; with fair sharing, where shares choose the queue, within each."""
     if replay.decided_on.settings.fair_sharing is not None:
         by_queue: dict[int, list[Holder]] = {}
-        for holder in taken:
+        for holder in chosen:
             by_queue.setdefault(holder.queue, []).append(holder)
         return {
             key: place
             for alike in by_queue.values()
             for key, place in _in_order(replay, alike).items()
         }
-    return _in_order(replay, taken)
+    return _in_order(replay, chosen)
 
 
-def _in_order(replay: QuotaReplay, taken: Iterable[Holder]) -> dict[str, int]:
-    rows: list[Row] = [row_of(holder) for holder in taken]
+def _in_order(replay: QuotaReplay, chosen: Iterable[Holder]) -> dict[str, int]:
+    rows: list[Row] = [row_of(holder) for holder in chosen]
     usage = replay.snapshot.local_queue_usage if by_local_queue(replay.snapshot) else None
     own = replay.entry.queue
 
@@ -192,15 +194,15 @@ _PARTS: Final[Mapping[Part, tuple[Fate, str]]] = {
 
 
 def _of_scheduling(replay: SchedulingReplay) -> Iterator[Candidate]:
-    told = [each for each in pod_answers(replay) if each.part is not Part.MEMBER]
+    reported = [each for each in pod_answers(replay) if each.part is not Part.MEMBER]
     snapshot, policy, now = replay.snapshot, replay.decided_on.policy, replay.decided_on.now
     slots = {str(uid): slot for slot, uid in enumerate(snapshot.pod_uids)}
     # Without an instant in the input what would be lost is not known.
     lost = lost_work(snapshot, now, policy.max_lost_work).tolist() if now else None
     starts = snapshot.pod_start.tolist()
     pools = {node.name: pool_of(node.labels) for node in snapshot.nodes}
-    places = _pod_places(told, slots, starts, lost if policy.harm_order else None)
-    for each in told:
+    places = _pod_places(reported, slots, starts, lost if policy.harm_order else None)
+    for each in reported:
         fate, text = _PARTS[each.part]
         slot = slots[each.uid]
         namespace, _, name = each.key.partition("/")
@@ -226,18 +228,18 @@ def _of_scheduling(replay: SchedulingReplay) -> Iterator[Candidate]:
 
 
 def _pod_places(
-    told: Iterable[PodAnswer],
+    reported: Iterable[PodAnswer],
     slots: Mapping[str, int],
     starts: Sequence[int],
     lost: Sequence[int] | None,
 ) -> dict[str, int]:
-    taken = [each for each in told if each.part in (Part.VICTIM, Part.REPRIEVED)]
+    chosen = [each for each in reported if each.part in (Part.VICTIM, Part.REPRIEVED)]
 
     def order(each: PodAnswer) -> tuple[int, int, int, str]:
         slot = slots[each.uid]
         return (each.priority, 0 if lost is None else lost[slot], -starts[slot], each.uid)
 
-    return {each.uid: place for place, each in enumerate(sorted(taken, key=order), start=1)}
+    return {each.uid: place for place, each in enumerate(sorted(chosen, key=order), start=1)}
 
 
 def _refusal_text(answer: PodAnswer) -> str:
@@ -259,17 +261,17 @@ _KEPT: Final = (IdleReason.REPRIEVED, IdleReason.NO_DEMAND)
 
 
 def _of_idle(replay: Replay) -> Iterator[Candidate]:
-    told = answers(replay)
-    taken = [each for each in told if _is_taken(each)]
-    taken.sort(
+    reported = answers(replay)
+    chosen = [each for each in reported if _is_chosen(each)]
+    chosen.sort(
         key=lambda each: (
             each.workload.rank,
             each.workload.status.idle_since or 0,
             each.workload.key,
         )
     )
-    places = {each.workload.key: place for place, each in enumerate(taken, start=1)}
-    for each in told:
+    places = {each.workload.key: place for place, each in enumerate(chosen, start=1)}
+    for each in reported:
         if each.role is Role.PREEMPTOR:
             continue
         row = each.workload
@@ -292,7 +294,7 @@ def _of_idle(replay: Replay) -> Iterator[Candidate]:
         )
 
 
-def _is_taken(answer: Answer) -> bool:
+def _is_chosen(answer: Answer) -> bool:
     if answer.role is Role.VICTIM:
         return answer.plan is not None and answer.plan.preemptor is not None
     return answer.declined is not None and answer.declined.reason in _KEPT

@@ -18,7 +18,7 @@ from reprieve.answers.preemptions.displacements import made_by, stands_for
 from reprieve.api.reprieve import ObjectRef
 from reprieve.units.errors import UsageError
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
+from reprieve.web.mirror.reported import DisruptionRecord, PreemptionRecord
 from reprieve.web.records.victims import VictimUnit
 
 __all__ = ["Line", "line_of"]
@@ -96,10 +96,10 @@ def line_of(mirror: Mirror, unit: str) -> Line | None:
 
 def _followed(mirror: Mirror, bare: Line) -> Line:
     """Return the line with all records and Disruptions of its lineages."""
-    told = [each for each in mirror.disruptions if each.namespace == bare.namespace]
+    reported = [each for each in mirror.disruptions if each.namespace == bare.namespace]
     victims = list(_victims_in(mirror, bare.namespace))
     lineages = {f"{what}/{uid}" for uid in bare.uids for what in ("owner", "object")}
-    lineages |= {each.lineage for each in told if bare.has(each.disruption.spec.subject)}
+    lineages |= {each.lineage for each in reported if bare.has(each.disruption.spec.subject)}
     lineages |= {unit.lineage for _, unit in victims if _is_of(bare, unit)}
     lineages.discard("")
     return Line(
@@ -112,7 +112,7 @@ def _followed(mirror: Mirror, bare: Line) -> Line:
         bare.names,
         tuple(
             each
-            for each in told
+            for each in reported
             if each.lineage in lineages or bare.has(each.disruption.spec.subject)
         ),
         tuple(

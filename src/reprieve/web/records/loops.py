@@ -13,7 +13,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Displacement
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.records.displacements import displacements_of
 
 __all__ = ["HeldLoop", "loops_of"]
@@ -44,8 +44,8 @@ def loops_of(records: Iterable[Preemption], at: Nanos) -> list[HeldLoop]:
         preemptor = record.spec.preemptor
         if preemptor is None or record.spec.dry_run:
             continue
-        parties = _parties(record)
-        rows = list(displacements_of(record, lambda ref, known=parties: known.get(ref.uid)))  # type: ignore[misc]
+        participants = _participants(record)
+        rows = list(displacements_of(record, lambda ref, known=participants: known.get(ref.uid)))  # type: ignore[misc]
         found += rows
         subjects = {each.subject.uid: each.subject for each in record.spec.victims}
         for row in rows:
@@ -69,15 +69,15 @@ def loops_of(records: Iterable[Preemption], at: Nanos) -> list[HeldLoop]:
     ]
 
 
-def _parties(record: Preemption) -> dict[str, Party]:
+def _participants(record: Preemption) -> dict[str, Participant]:
     """Return the lineages that a record names, by the uids of their objects."""
     spec = record.spec
     found = {
-        each.subject.uid: Party(Lineage(each.lineage), each.subject.namespace)
+        each.subject.uid: Participant(Lineage(each.lineage), each.subject.namespace)
         for each in spec.victims
         if each.lineage
     }
     if spec.preemptor is not None and spec.preemptor_lineage:
-        party = Party(Lineage(spec.preemptor_lineage), spec.preemptor.namespace)
-        found[spec.preemptor.uid] = party
+        participant = Participant(Lineage(spec.preemptor_lineage), spec.preemptor.namespace)
+        found[spec.preemptor.uid] = participant
     return found

@@ -54,13 +54,13 @@ class Masking:
         """Return how work of another namespace is shown."""
         return known_as(self.key if self.home else b"", self.home, lineage)
 
-    def preemptor(self, record: Preemption, told: str = "") -> Shown:
-        """Return the preemptor; `told`: as a Disruption of the viewer's states it."""
+    def preemptor(self, record: Preemption, reported: str = "") -> Shown:
+        """Return the preemptor; `reported`: as a Disruption of the viewer's states it."""
         ref = record.spec.preemptor
         if ref is None:
             return Shown(NOBODY)
-        if not self.viewer.sees(ref.namespace) and told:
-            return Shown(told)
+        if not self.viewer.sees(ref.namespace) and reported:
+            return Shown(reported)
         return self.shown(ref, record.spec.preemptor_lineage)
 
 

@@ -147,7 +147,7 @@ async def decided_apart(record: Preemption, limits: Limits | None = None) -> Jud
         env={**os.environ, **_ONE_THREAD},
     )
     try:
-        told, _ = await asyncio.wait_for(process.communicate(said), limits.patience)
+        reported, _ = await asyncio.wait_for(process.communicate(said), limits.patience)
     except TimeoutError:
         return Judgement(Again.TOO_LARGE, f"It took longer than {limits.patience:g} s")
     finally:
@@ -156,7 +156,7 @@ async def decided_apart(record: Preemption, limits: Limits | None = None) -> Jud
                 process.kill()
             await process.wait()
     try:
-        return msgspec.json.decode(told, type=Judgement)
+        return msgspec.json.decode(reported, type=Judgement)
     except msgspec.DecodeError:
         how = f"The process that decided it ended with {process.returncode}"
         if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):

@@ -16,7 +16,7 @@ from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.api.reprieve import VictimState
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import NEVER
-from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
+from reprieve.web.mirror.reported import DisruptionRecord, PreemptionRecord
 from reprieve.web.records.called import masking_of
 from reprieve.web.records.judged import Candidate, Judgement
 from reprieve.web.records.life import Displacement
@@ -72,7 +72,7 @@ class Turn:
 class _Plan:
     record: PreemptionRecord | None
     units: tuple[VictimUnit, ...]
-    told: tuple[DisruptionRecord, ...]
+    reported: tuple[DisruptionRecord, ...]
 
 
 def turns_of(mirror: Mirror, viewer: Viewer, line: Line) -> list[Turn]:
@@ -92,9 +92,9 @@ def _plans(line: Line) -> list[_Plan]:
     for record, unit in line.made_way:
         if not record.dry_run:
             records.setdefault(record.uid, []).append((record, unit))
-    told: dict[str, list[DisruptionRecord]] = {}
+    reported: dict[str, list[DisruptionRecord]] = {}
     for each in line.displaced:
-        told.setdefault(each.plan_id, []).append(each)
+        reported.setdefault(each.plan_id, []).append(each)
     found = []
     for pairs in records.values():
         record = pairs[0][0]
@@ -103,26 +103,26 @@ def _plans(line: Line) -> list[_Plan]:
             _Plan(
                 record,
                 tuple(unit for _, unit in pairs),
-                tuple(each for each in told.get(record.plan_id, ()) if _is_of(each, record)),
+                tuple(each for each in reported.get(record.plan_id, ()) if _is_of(each, record)),
             )
         )
-    used = {each.uid for plan in found for each in plan.told}
-    for alike in told.values():
+    used = {each.uid for plan in found for each in plan.reported}
+    for alike in reported.values():
         rest = tuple(each for each in alike if each.uid not in used)
         if rest:
             found.append(_Plan(None, (), rest))
     return found
 
 
-def _is_of(told: DisruptionRecord, record: PreemptionRecord) -> bool:
-    noticed = instant_or_none(told.disruption.spec.noticed_at)
+def _is_of(reported: DisruptionRecord, record: PreemptionRecord) -> bool:
+    noticed = instant_or_none(reported.disruption.spec.noticed_at)
     return noticed is None or noticed == record.decided
 
 
 def _noticed(plan: _Plan) -> Nanos:
     if plan.record is not None:
         return plan.record.decided
-    return instant_or_none(plan.told[0].disruption.spec.noticed_at) or NEVER
+    return instant_or_none(plan.reported[0].disruption.spec.noticed_at) or NEVER
 
 
 def _judgement(mirror: Mirror, plan: _Plan) -> Judgement | None:
@@ -141,7 +141,7 @@ def _turn(
     judgement: Judgement | None,
     before: Sequence[Turn],
 ) -> Turn:
-    specs = [each.disruption.spec for each in plan.told]
+    specs = [each.disruption.spec for each in plan.reported]
     candidates = _candidates(plan, judgement)
     displacement = _displacement(viewer, plan, candidates)
     outcome = _outcome(plan)
@@ -180,13 +180,13 @@ def _candidates(plan: _Plan, judgement: Judgement | None) -> list[Candidate]:
 
 
 def _displacement(viewer: Viewer, plan: _Plan, candidates: Sequence[Candidate]) -> Displacement:
-    specs = [each.disruption.spec for each in plan.told]
+    specs = [each.disruption.spec for each in plan.reported]
     begun = [instant_or_none(spec.evicting_at) for spec in specs]
     over = [instant_or_none(spec.ended_at) for spec in specs]
     noticed = _noticed(plan)
     lost = [spec.lost_device_seconds for spec in specs]
     devices: int | None = None
-    address = plan.told[0].plan_id if plan.told else ""
+    address = plan.reported[0].plan_id if plan.reported else ""
     if plan.record is not None:
         status = plan.record.record.status
         address = address_of(plan.record.record, viewer)

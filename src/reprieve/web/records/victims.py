@@ -76,7 +76,7 @@ class VictimUnit:
 class Need:
     """The arithmetic of a plan in devices, or in one resource where it requests none.
 
-    `needed - free - coming = lacking`, and `taken` covers it. `exact`: the record says what was
+    `needed - free - coming = lacking`, and `used` covers it. `exact`: the record says what was
     free; else it is what the need exceeds what was taken by, and there may have been more.
     """
 
@@ -85,7 +85,7 @@ class Need:
     free: int
     coming: int
     lacking: int
-    taken: int
+    used: int
     exact: bool
 
 
@@ -107,7 +107,7 @@ def need_of(plane: str, proof: Proof) -> Need | None:
     def total(amounts: Mapping[str, int]) -> int:
         return sum(amounts.get(name, 0) for name in chosen)
 
-    needed, coming, taken = total(proof.need), total(proof.in_flight), total(proof.freed)
+    needed, coming, used = total(proof.need), total(proof.in_flight), total(proof.freed)
     free = total(proof.free)
     # A proof of placement counts what is free node by node, and the record has no sum of it.
     exact = plane != Plane.SCHEDULING
@@ -115,10 +115,10 @@ def need_of(plane: str, proof: Proof) -> Need | None:
         # What the ClusterQueue has available stands there.
         free, coming = coming, 0
     elif not exact:
-        free = max(0, needed - coming - taken)
+        free = max(0, needed - coming - used)
     name = chosen[0] if len(chosen) == 1 else "devices"
     lacking = max(0, needed - free - coming)
-    return Need(name, needed, free, coming, lacking, taken, exact)
+    return Need(name, needed, free, coming, lacking, used, exact)
 
 
 def _unit(

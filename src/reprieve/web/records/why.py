@@ -24,7 +24,7 @@ def why_chosen(plane: str, candidate: Candidate, judgement: Judgement) -> str:
     """Return why a victim was chosen; empty where nothing more than the rule is known."""
     parts = [candidate.text] if candidate.text else []
     if candidate.place:
-        spared = _put_back(candidate, judgement)
+        spared = _reprieved(candidate, judgement)
         parts.append(
             f"{ordinal(candidate.place)} of {candidate.among} {_OBJECTS.get(plane, 'objects')} "
             f"that could be taken{spared} ({judgement.order})"
@@ -32,7 +32,7 @@ def why_chosen(plane: str, candidate: Candidate, judgement: Judgement) -> str:
     return "; ".join(parts)
 
 
-def _put_back(candidate: Candidate, judgement: Judgement) -> str:
+def _reprieved(candidate: Candidate, judgement: Judgement) -> str:
     """Return how many of all were reprieved, where they are of one order."""
     number = judgement.number_of(Fate.REPRIEVED)
     if not 0 < number < candidate.among:

@@ -86,7 +86,7 @@ class Site:
 
 def application(site: Site, connections: Connections) -> web.Application:
     """Return the server of the page; it runs no task of its own."""
-    middlewares = [connections.middleware(), _told_errors, guard(site.names)]
+    middlewares = [connections.middleware(), _reported_errors, guard(site.names)]
     result = web.Application(middlewares=middlewares, client_max_size=_BODY)
     result.on_response_prepare.append(add_headers)
     routes = _Routes(site)
@@ -142,9 +142,9 @@ class _Routes:
         site = self._site
         visit = await site.door.visit(request)
         # The header is of a stream that broke, the parameter of a page that was loaded before.
-        told = request.headers.get("Last-Event-ID") or request.query.get("from")
+        reported = request.headers.get("Last-Event-ID") or request.query.get("from")
         key = _key(request, request.query.get("page", ""), visit.viewer)
-        events = site.watching.stream(key, read_position(told), visit.name)
+        events = site.watching.stream(key, read_position(reported), visit.name)
         return await send_stream(request, events, site.door, visit, site.clock, site.checked)
 
     async def download(self, request: web.Request) -> web.Response:
@@ -236,7 +236,7 @@ async def _body(request: web.Request, type: type[T]) -> T:
 
 
 @web.middleware
-async def _told_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _reported_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer with what failed, in words."""
     try:
         return await handler(request)

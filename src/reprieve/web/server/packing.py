@@ -33,12 +33,12 @@ def json_answer(
     content_type: str = "application/json",
 ) -> web.Response:
     """Answer with a document, packed where that is accepted and worth it."""
-    told = {"Vary": "Accept-Encoding", **(headers or {})}
+    reported = {"Vary": "Accept-Encoding", **(headers or {})}
     if len(document) >= _WORTH and accepts_gzip(request):
         document = gzip.compress(document, _LEVEL, mtime=0)
-        told["Content-Encoding"] = "gzip"
+        reported["Content-Encoding"] = "gzip"
     return web.Response(
-        body=document, status=status, headers=told, content_type=content_type, charset="utf-8"
+        body=document, status=status, headers=reported, content_type=content_type, charset="utf-8"
     )
 
 

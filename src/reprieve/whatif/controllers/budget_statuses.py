@@ -50,7 +50,7 @@ class _Budget:
         found = (self.pods or {}).get(name)
         return None if found is None else found.healthy
 
-    def put(self, name: str, counted: _Counted | None) -> None:
+    def count(self, name: str, counted: _Counted | None) -> None:
         """Count a pod, or count it no more."""
         assert self.pods is not None, "they were read"
         before = self.pods.pop(name, None)
@@ -118,7 +118,7 @@ class BudgetStatuses:
             self._read(budget, namespace)
         else:
             counts = pod is not None and _selects(budget, pod)
-            budget.put(name, _counted(pod) if pod is not None and counts else None)
+            budget.count(name, _counted(pod) if pod is not None and counts else None)
         self._changed.add((namespace, budget.name))
 
     def _read(self, budget: _Budget, namespace: str) -> None:
@@ -127,7 +127,7 @@ class BudgetStatuses:
         for space, name in self._overlay.names(PODS):
             pod = self._overlay.get(PODS, space, name) if space == namespace else None
             if pod is not None and _selects(budget, pod):
-                budget.put(name, _counted(pod))
+                budget.count(name, _counted(pod))
 
     def _write(self, namespace: str, budget: _Budget) -> None:
         table = self._overlay.table(*_BUDGETS)

@@ -22,7 +22,7 @@ from kubeworld.controllers.jobs import (
     wanted_pods,
 )
 from kubeworld.objects.owners import child
-from kubeworld.objects.paths import Json, first, put
+from kubeworld.objects.paths import Json, first, set_at
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 from kubeworld.writes.refusals import Refused
@@ -150,7 +150,7 @@ class JobPods:
             return
         suffix = self._overlay.suffixes(PODS, job)
         indexed = spec.get("completionMode") == "Indexed"
-        free = (index for index in count() if str(index) not in tally.taken)
+        free = (index for index in count() if str(index) not in tally.chosen)
         for _ in range(self._made.allowed(job, wanted, wanted - tally.active)):
             pod = job_pod(job, suffix, next(free) if indexed else None)
             self._claims.create_pod(admitted_pod(self._overlay, pod))
@@ -247,7 +247,7 @@ def _refute(test: Test, job: Json) -> None:
             if each.get("type") == test.condition:
                 each["status"] = "False"
     if test.field:
-        put(job, test.field, next(iter(test.without), "Suspended"))
+        set_at(job, test.field, next(iter(test.without), "Suspended"))
 
 
 def _zero(obj: Any, path: str) -> None:

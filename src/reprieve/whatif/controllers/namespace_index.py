@@ -40,11 +40,11 @@ class NamespaceIndex:
         """A change was stored, and the index is to get it: see that it knows the rest."""
         namespace = change.object["metadata"].get("namespace", "")
         if namespace:
-            self._take(namespace, resource, change)
+            self._read(namespace, resource, change)
         elif change.new is None:
             # What has no namespace may have owned something in any.
             for each in list(self._by_namespace()):
-                self._take(each, resource, change)
+                self._read(each, resource, change)
 
     def _by_namespace(self) -> dict[str, list[tuple[Resource, str]]]:
         """Return what there is in namespaces that were not looked at; pods last."""
@@ -58,7 +58,7 @@ class NamespaceIndex:
                         self._left[namespace].append((resource, name))
         return self._left
 
-    def _take(self, namespace: str, changing: Resource, change: Change) -> None:
+    def _read(self, namespace: str, changing: Resource, change: Change) -> None:
         """Read a namespace; of what changes right now the former state."""
         left = self._by_namespace().pop(namespace, None)
         if left is None:

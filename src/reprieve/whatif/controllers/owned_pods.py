@@ -74,7 +74,7 @@ class Tally:
         leaving: those that are being deleted.
         succeeded: those that succeeded.
         names: of all of them, with whether each is ready, leaving or not.
-        taken: how many pods of an indexed Job stand for an index: active ones, or over.
+        chosen: how many pods of an indexed Job stand for an index: active ones, or over.
         losses: how often one went, or was ready no more, or let its index go.
     """
 
@@ -84,7 +84,7 @@ class Tally:
     leaving: int = 0
     succeeded: int = 0
     names: dict[str, bool] = field(default_factory=dict)
-    taken: Counter[str] = field(default_factory=Counter)
+    chosen: Counter[str] = field(default_factory=Counter)
     losses: int = 0
 
     def add(self, pod: PodFacts) -> None:
@@ -103,7 +103,7 @@ class Tally:
         self._count(old, -1)
         self._count(new, 1)
         self.names[new.name] = new.ready
-        self.losses += (old.ready and not new.ready) or (_takes(old) and not _takes(new))
+        self.losses += (old.ready and not new.ready) or (_accepts(old) and not _accepts(new))
 
     def _count(self, pod: PodFacts, by: int) -> None:
         active = not pod.over and not pod.leaving
@@ -112,10 +112,10 @@ class Tally:
         self.ready += by * (active and pod.ready)
         self.leaving += by * pod.leaving
         self.succeeded += by * pod.succeeded
-        if _takes(pod):
-            self.taken[pod.index] += by
-            if not self.taken[pod.index]:
-                del self.taken[pod.index]
+        if _accepts(pod):
+            self.chosen[pod.index] += by
+            if not self.chosen[pod.index]:
+                del self.chosen[pod.index]
 
 
 def facts_in(raw: bytes) -> PodFacts:
@@ -246,7 +246,7 @@ class OwnedPods:
         return frozenset(found)
 
 
-def _takes(pod: PodFacts) -> bool:
+def _accepts(pod: PodFacts) -> bool:
     return bool(pod.index) and (pod.over or not pod.leaving)
 
 

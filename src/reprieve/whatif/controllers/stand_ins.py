@@ -99,7 +99,7 @@ class StandIns:
         self._replicas = ReplicaPods(overlay, self.owned, self.made_pods, self._claims)
         self._budgets = BudgetStatuses(overlay, clock)
         self._index = NamespaceIndex(overlay, self.owned)
-        self._take_leaving()
+        self._end_leaving()
         overlay.subscribers.append(self._changed)
 
     @property
@@ -127,7 +127,7 @@ class StandIns:
             except TimeoutError:
                 continue
 
-    def _take_leaving(self) -> None:
+    def _end_leaving(self) -> None:
         """Have the pods end that are being deleted from the start."""
         for (namespace, name), raw in self._overlay.naming(PODS, _DELETED):
             if _POD.decode(raw).metadata.deletion_timestamp:

@@ -64,8 +64,8 @@ class ListPages:
         return self._page(found, limit)
 
     def _page(self, found: _Open, limit: int) -> bytes:
-        taken = itertools.islice(found.rest, limit or None)
-        parts = [each if isinstance(each, bytes) else msgspec.json.encode(each) for each in taken]
+        used = itertools.islice(found.rest, limit or None)
+        parts = [each if isinstance(each, bytes) else msgspec.json.encode(each) for each in used]
         found.left -= len(parts)
         head = f'{{"metadata":{{"resourceVersion":"{found.version}"'
         if found.left:

@@ -224,7 +224,7 @@ class Overlay:
     def watch(self, kind: KindKey, since: int, listener: Callable[[bytes], None]) -> None:
         """Notify a listener of each change of a kind after a version, as a line of a watch."""
         table = self._table(kind)
-        for version, line in table.told:
+        for version, line in table.reported:
             if version > since:
                 listener(line)
         table.listeners.append(listener)
@@ -271,7 +271,7 @@ class Overlay:
         old = self._existing(table, key)
         return self._settle(table, key, old, new)
 
-    def put(self, kind: KindKey, key: tuple[str, str], sent: Json, part: str) -> Json:
+    def replace(self, kind: KindKey, key: tuple[str, str], sent: Json, part: str) -> Json:
         """Replace an object, or its status."""
         table = self._table(kind)
         old = self._existing(table, key)
@@ -366,7 +366,7 @@ class Overlay:
             return
         change = Change(self.clock.wall(), kind, old, new)
         line = msgspec.json.encode({"type": what, "object": change.object})
-        table.told.append((self._last, line))
+        table.reported.append((self._last, line))
         for listener in table.listeners:
             listener(line)
         self.history.append(change)

@@ -34,7 +34,7 @@ class Table:
     resource: Resource
     objects: dict[tuple[str, str], bytes | Json]
     with_status: bool = True
-    told: list[tuple[int, bytes]] = field(default_factory=list)  # by version
+    reported: list[tuple[int, bytes]] = field(default_factory=list)  # by version
     listeners: list[Callable[[bytes], None]] = field(default_factory=list)
 
 

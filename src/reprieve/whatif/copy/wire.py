@@ -219,7 +219,7 @@ class OverlayWire:
             case "POST", "eviction":
                 return _json(overlay.delete(target.kind, key, body.get("deleteOptions")), 201)
             case "PUT", part:
-                return _json(overlay.put(target.kind, key, body, part))
+                return _json(overlay.replace(target.kind, key, body, part))
             case "PATCH", part:
                 if request.content_type == PatchType.JSON.value:
                     raise Refused(415, "UnsupportedMediaType", "no JSON patches")

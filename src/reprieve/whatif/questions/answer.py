@@ -52,7 +52,7 @@ class Displaced:
 
     Of a Workload it is the job that is named, if it has one. `plane` chose it by `rule`; `amounts`
     are its devices by resource. `saved`: its last checkpoint since it started, None without one.
-    `in_turn`: not for what was submitted, but for who was preempted for that. `told`: when it
+    `in_turn`: not for what was submitted, but for who was preempted for that. `reported`: when it
     would be told before it is evicted, `goes_by`: when it is evicted then at the latest; None for
     no notice.
     """
@@ -68,7 +68,7 @@ class Displaced:
     amounts: Mapping[str, int] = field(default_factory=dict)
     saved: Nanos | None = None
     in_turn: bool = False
-    told: Nanos | None = None
+    reported: Nanos | None = None
     goes_by: Nanos | None = None
 
 

@@ -35,7 +35,7 @@ from reprieve.whatif.questions.idle_reason import idle_reason
 from reprieve.whatif.snapshots.snapshot import KindKey, Snapshot
 from reprieve.whatif.submitting.submission import Submitted
 
-__all__ = ["affordable", "spent", "told_beside"]
+__all__ = ["affordable", "reported_beside", "spent"]
 
 #: Seconds of processor time.
 LONGEST_ASKING: Final = 3.0
@@ -60,7 +60,7 @@ def spent(seconds: float) -> Callable[[], bool]:
     return lambda: time.process_time() >= end
 
 
-async def told_beside(
+async def reported_beside(
     again: Again, run: Run, submitted: Sequence[Submitted], answer: Answer, asking: float
 ) -> Answer:
     """Return the answer with estimates, reasons of the idle plane, and how fragile it is."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kubeworld.objects.paths import Json, first, put
+from kubeworld.objects.paths import Json, first, set_at
 from kubeworld.units.untrusted import read_integer
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.jobs.model import JobKind, PodSetSource
@@ -122,7 +122,7 @@ def _set_count(job: Json, pod_set: str, count: int) -> None:
         paths = _count_paths(source, job)
         if source.name.lower() == pod_set and paths:
             for path in paths:
-                put(job, path, count)
+                set_at(job, path, count)
             return
     raise Unwritable(f"the number of pods of {pod_set} stands nowhere by itself")
 

@@ -357,6 +357,6 @@ def _victim(victim: Displaced) -> VictimDocument:
         dict(victim.amounts),
         "" if victim.saved is None else format_instant(victim.saved),
         victim.in_turn,
-        "" if victim.told is None else format_instant(victim.told),
+        "" if victim.reported is None else format_instant(victim.reported),
         "" if victim.goes_by is None else format_instant(victim.goes_by),
     )

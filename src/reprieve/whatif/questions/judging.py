@@ -121,7 +121,7 @@ class _Reading:
         now = self._now(obj) or obj
         held = bool(kind is not None and kind.suspend and first(now, kind.suspend))
         if not workloads and not here and gated is None:
-            return self._told(
+            return self._reported(
                 obj, None, "NotDecided", self._why_not(obj, pods, kind if held else None)
             )
         short = len(placed) < min(least, len(here))
@@ -135,7 +135,7 @@ class _Reading:
             if reason in ("", GATED) and gated is not None:
                 reason, message = self._why_gated(gated)
             first_to_wait = waiting_workload or waiting
-        return self._told(
+        return self._reported(
             obj,
             verdict,
             reason,
@@ -168,11 +168,11 @@ class _Reading:
             if len(members) < least:
                 reason = "GroupIncomplete"
                 message = f"{len(members)} of at least {least} pods are there"
-        return self._told(
+        return self._reported(
             obj, verdict, reason, message, pods=members, placed=len(placed), waiting=obj
         )
 
-    def _told(
+    def _reported(
         self,
         obj: Json,
         verdict: Verdict | None,

@@ -37,7 +37,7 @@ from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.questions.afterwards import borrowed, with_undisturbed
 from reprieve.whatif.questions.answer import GATED, Answer, Outcome, Verdict
-from reprieve.whatif.questions.beside import affordable, told_beside
+from reprieve.whatif.questions.beside import affordable, reported_beside
 from reprieve.whatif.questions.emptied import emptied
 from reprieve.whatif.questions.judging import answer_of
 from reprieve.whatif.questions.verifying import verified
@@ -115,7 +115,7 @@ async def _planned(
     if any(each.verdict is Verdict.WAITS for each in answer.outcomes):
         answer = await _with_never(again.client, run, deciders, submitted, answer)
     if fixes:
-        answer = await told_beside(again, run, submitted, answer, asking)
+        answer = await reported_beside(again, run, submitted, answer, asking)
     return with_written(run, answer)
 
 

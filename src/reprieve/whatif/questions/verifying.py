@@ -101,8 +101,8 @@ async def _verified(
             unknown.append(fix)
         elif _starts(found, outcome):
             helpful.append(replace(fix, victims=len(found.victims)))
-    told = (*helpful, *unknown)
-    return (*told, *untried) if told else ()
+    reported = (*helpful, *unknown)
+    return (*reported, *untried) if reported else ()
 
 
 def _starts(answer: Answer, wanted: Outcome) -> bool:

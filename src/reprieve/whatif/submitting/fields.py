@@ -112,7 +112,7 @@ class Field:
 
     def refused(self, accepted: str) -> UsageError:
         """Return that the value is not accepted, and what is."""
-        return UsageError(f"{self.document}: {self.path} is {_told(self.value)}; {accepted}")
+        return UsageError(f"{self.document}: {self.path} is {_reported(self.value)}; {accepted}")
 
     def check(self, type: Any) -> None:
         """Return when the value has a type.
@@ -194,7 +194,7 @@ def _amounts_of(spec: Field) -> Iterable[Field]:
             yield from part(spec, f"{path}resources.{name}")
 
 
-def _told(value: Any) -> str:
+def _reported(value: Any) -> str:
     if value is None:
         return "missing"
     if isinstance(value, Mapping):

@@ -44,7 +44,7 @@ from reprieve.whatif.submitting.pod_quotas import (
     QuotaObject,
     Short,
     left_of,
-    taken_by,
+    subtracted,
 )
 from reprieve.whatif.submitting.submission import Document, Submitted
 from reprieve.whatif.submitting.unjudged import Kinds
@@ -98,7 +98,7 @@ async def dry_run_pods(
         ReprieveError: the API server would never take the pods of one; it says why.
     """
     asked: set[bytes] = set()
-    told: list[str] = []
+    reported: list[str] = []
     quotas: dict[str, list[Left]] = {}
     for each in submitted:
         if not each.judged or (each.resource.group, each.resource.plural) == ("", "pods"):
@@ -111,13 +111,13 @@ async def dry_run_pods(
             asked.add(body)
             tried = await _tried(client, namespace, body)
             if tried.refusal:
-                told += _judged(each, tried.refusal)
+                reported += _judged(each, tried.refusal)
             elif tried.pod is not None and not _queued(each):
                 if namespace not in quotas:
                     quotas[namespace] = await _quotas(client, namespace)
-                short = taken_by(tried.pod, count, quotas[namespace])
-                told += [] if short is None else [_short_text(each, count, short)]
-    return tuple(told)
+                short = subtracted(tried.pod, count, quotas[namespace])
+                reported += [] if short is None else [_short_text(each, count, short)]
+    return tuple(reported)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.kube.resource import Resource
 from reprieve.whatif.snapshots.partial import Partial
 
-__all__ = ["RESOURCE_QUOTAS", "Left", "Quota", "QuotaObject", "Short", "left_of", "taken_by"]
+__all__ = ["RESOURCE_QUOTAS", "Left", "Quota", "QuotaObject", "Short", "left_of", "subtracted"]
 
 RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
@@ -85,7 +85,7 @@ def left_of(objects: Iterable[QuotaObject]) -> list[Left]:
     return found
 
 
-def taken_by(pod: Json, count: int, quotas: Sequence[Left]) -> Short | None:
+def subtracted(pod: Json, count: int, quotas: Sequence[Left]) -> Short | None:
     """Subtract so many pods from what is left, as many as fit; return what allows fewer."""
     counting = [each for each in quotas if in_scope(each.quota.spec, "pods", pod)]
     usage = usage_of("pods", pod)

@@ -35,12 +35,12 @@ class Admission:
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer
-        self._taken: dict[str, dict[str, int]] = {}  # by uid: of the pods that were let in
+        self._used: dict[str, dict[str, int]] = {}  # by uid: of the pods that were let in
 
     def let_in(self, pod: Object, node: Object) -> Rejected | None:
         """Count the pod, once, or return why it cannot be."""
         uid = pod["metadata"]["uid"]
-        if uid in self._taken:
+        if uid in self._used:
             return None
         wanted = {"pods": 1, **pod_requests(pod)}
         allocatable = amounts((node.get("status") or {}).get("allocatable"))
@@ -55,18 +55,18 @@ class Admission:
                     f"Node didn't have enough resource: {name}, requested: {wanted[name]}, "
                     f"used: {used[name]}, capacity: {allocatable[name]}",
                 )
-        self._taken[uid] = wanted
+        self._used[uid] = wanted
         return None
 
     def forget(self, uid: str) -> None:
         """The pod has left."""
-        self._taken.pop(uid, None)
+        self._used.pop(uid, None)
 
     def _of(self, pod: Object) -> dict[str, int]:
         """Return what a pod uses; one that had started before counts as admitted."""
         status, uid = pod.get("status") or {}, pod["metadata"]["uid"]
         if is_over(pod):
             return {}
-        if uid not in self._taken and status.get("startTime"):
-            self._taken[uid] = {"pods": 1, **pod_requests(pod)}
-        return self._taken.get(uid, {})
+        if uid not in self._used and status.get("startTime"):
+            self._used[uid] = {"pods": 1, **pod_requests(pod)}
+        return self._used.get(uid, {})

@@ -86,7 +86,7 @@ class Gpus:
         # node -> uids of `_held` on it
         self._on_node: defaultdict[str, dict[str, None]] = defaultdict(dict)
         # (node, resource) -> ordinals in use; all and only those in `_held`.
-        self._taken: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+        self._used: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         self._overrides: list[_Override] = []
         self._complained: set[str] = set()
 
@@ -101,7 +101,7 @@ class Gpus:
             if held is not None:
                 del self._on_node[held.node][uid]
                 for resource, ordinal, _ in held.devices:
-                    self._taken[held.node, resource].discard(ordinal)
+                    self._used[held.node, resource].discard(ordinal)
         elif uid not in self._held and pod["spec"].get("nodeName"):
             self._hold(pod)
 
@@ -165,10 +165,10 @@ class Gpus:
             for resource, count in sorted(container_requests(container).items()):
                 if not resource.startswith(GPU_PREFIXES):
                     continue
-                taken = self._taken[node, resource]
+                used = self._used[node, resource]
                 for _ in range(count):
-                    ordinal = next(n for n in range(len(taken) + 1) if n not in taken)
-                    taken.add(ordinal)
+                    ordinal = next(n for n in range(len(used) + 1) if n not in used)
+                    used.add(ordinal)
                     devices.append((resource, ordinal, container["name"]))
         if devices:
             # The status has whole seconds; a pod that began just now began now.

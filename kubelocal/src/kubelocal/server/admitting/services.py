@@ -29,7 +29,7 @@ _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 
 
 @dataclass(slots=True)
-class _Taken:
+class _Allocated:
     """What other Services have, and what this one has had so far."""
 
     addresses: set[str] = field(default_factory=set)
@@ -48,21 +48,21 @@ def allocate(api: State, kind: Kind, obj: dict[str, Any], *, new: bool) -> None:
     spec, metadata = obj.setdefault("spec", {}), obj["metadata"]
     if spec.get("type") == "ExternalName":
         return
-    taken = _taken(api, "" if new else metadata["name"], metadata["namespace"])
+    chosen = _allocated(api, "" if new else metadata["name"], metadata["namespace"])
     seed = zlib.crc32(metadata["uid"].encode())
     if not spec.get("clusterIP"):
-        spec["clusterIP"] = _free_address(seed, taken)
+        spec["clusterIP"] = _free_address(seed, chosen)
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
-    for cause in (_address_problem(spec, taken), _port_problem(spec, taken)):
+    for cause in (_address_problem(spec, chosen), _port_problem(spec, chosen)):
         if cause is not None:
             raise invalid(kind, metadata["name"], [cause])
     if spec.get("type") == "NodePort" or (
         spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
     ):
         ports = spec.get("ports") or ()
-        used = taken.ports | {port.get("nodePort") for port in ports}
+        used = chosen.ports | {port.get("nodePort") for port in ports}
         wanted = NODE_PORTS.start + seed % _FREE_PORTS
         for port in ports:
             if not port.get("nodePort"):
@@ -72,8 +72,8 @@ def allocate(api: State, kind: Kind, obj: dict[str, Any], *, new: bool) -> None:
                 port["nodePort"] = wanted
 
 
-def _taken(api: State, name: str, namespace: str) -> _Taken:
-    found = _Taken()
+def _allocated(api: State, name: str, namespace: str) -> _Allocated:
+    found = _Allocated()
     for stored in api.store.range("services", None):
         service = stored.decode()
         spec, metadata = service.get("spec") or {}, service["metadata"]
@@ -85,12 +85,12 @@ def _taken(api: State, name: str, namespace: str) -> _Taken:
     return found
 
 
-def _free_address(seed: int, taken: _Taken) -> str:
+def _free_address(seed: int, chosen: _Allocated) -> str:
     first = seed % _FREE_ADDRESSES
     for number in range(_FREE_ADDRESSES):
         place = _FIRST_ADDRESS + (first + number) % _FREE_ADDRESSES
         address = str(ADDRESSES.network_address + place)
-        if address not in taken.addresses:
+        if address not in chosen.addresses:
             return address
     raise StatusError(
         500,
@@ -99,29 +99,29 @@ def _free_address(seed: int, taken: _Taken) -> str:
     )
 
 
-def _address_problem(spec: dict[str, Any], taken: _Taken) -> Cause | None:
+def _address_problem(spec: dict[str, Any], chosen: _Allocated) -> Cause | None:
     """Return why a Service cannot have its address; one that is none is refused elsewhere."""
     asked, addresses = spec["clusterIP"], spec["clusterIPs"]
     try:
         address = ip_address(asked)
     except ValueError:
         return None
-    if asked == taken.own_address:
+    if asked == chosen.own_address:
         return None
     if not isinstance(address, IPv4Address):
         return bad("spec.clusterIPs[0]", addresses, "IPv6 is not configured on this cluster")
     if address not in ADDRESSES:
         why = "the provided network does not match the current range"
-    elif asked in taken.addresses:
+    elif asked in chosen.addresses:
         why = "provided IP is already allocated"
     else:
         return None
     return bad("spec.clusterIPs", addresses, f"failed to allocate IP {asked}: {why}")
 
 
-def _port_problem(spec: dict[str, Any], taken: _Taken) -> Cause | None:
+def _port_problem(spec: dict[str, Any], chosen: _Allocated) -> Cause | None:
     for index, port in enumerate(spec.get("ports") or ()):
-        if port.get("nodePort") in taken.ports:
+        if port.get("nodePort") in chosen.ports:
             where = f"spec.ports[{index}].nodePort"
             return bad(where, port["nodePort"], "provided port is already allocated")
     return None
@@ -139,10 +139,10 @@ def keep_addresses(old: dict[str, Any], spec: dict[str, Any]) -> None:
     given = {(port.get("protocol"), port.get("port")): port for port in old.get("ports") or ()}
     ports = spec.get("ports") or ()
     if kind in _WITH_NODE_PORTS:
-        taken = {port.get("nodePort") for port in ports}
+        chosen = {port.get("nodePort") for port in ports}
         for port in ports:
             was = given.get((port.get("protocol", "TCP"), port.get("port")), {}).get("nodePort")
-            if was and not port.get("nodePort") and was not in taken:
+            if was and not port.get("nodePort") and was not in chosen:
                 port["nodePort"] = was
     elif former in _WITH_NODE_PORTS:
         known = {port.get("nodePort") for port in given.values()}

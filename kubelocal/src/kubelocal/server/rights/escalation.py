@@ -60,7 +60,7 @@ def check(api: State, kind: Kind, obj: dict[str, Any], old: dict[str, Any] | Non
         if not any(covers(mine, one) for mine in held)
     ]
     if lacking:
-        raise forbidden(kind, name, _told(user, lacking))
+        raise forbidden(kind, name, _reported(user, lacking))
 
 
 def _parts(rule: Mapping[str, Any]) -> Iterator[Attributes]:
@@ -74,7 +74,7 @@ def _parts(rule: Mapping[str, Any]) -> Iterator[Attributes]:
                     yield Attributes(verb, group, resource, name=name)
 
 
-def _told(user: User, lacking: Iterable[Attributes]) -> str:
+def _reported(user: User, lacking: Iterable[Attributes]) -> str:
     verbs: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for one in lacking:
         about: tuple[tuple[str, str], ...]

@@ -35,8 +35,8 @@ def rule_problem(text: str, schema: Schema, *, optional_old: bool = False) -> st
 
 def message_problem(text: str, schema: Schema, *, optional_old: bool = False) -> str | None:
     """Return the compiler's complaint about a message expression, or None."""
-    told = "messageExpression must evaluate to a string"
-    return _problem(text, schema, optional_old, "STRING", told)
+    reported = "messageExpression must evaluate to a string"
+    return _problem(text, schema, optional_old, "STRING", reported)
 
 
 class _Undefined(Exception):
@@ -69,12 +69,12 @@ def _problem(
         compiled(text)
         result = str(compiled(typed, types).return_type().name())
     except InvalidRule as error:
-        told = str(error)
-        if _COMPARED.search(told):
+        reported = str(error)
+        if _COMPARED.search(reported):
             return None
         for ours, theirs in zip(typed.split("\n"), text.split("\n"), strict=True):
-            told = told.replace(f" | {ours}\n", f" | {theirs}\n")
-        return told
+            reported = reported.replace(f" | {ours}\n", f" | {theirs}\n")
+        return reported
     return None if result in (wanted, "DYN") else otherwise
 
 

@@ -64,11 +64,11 @@ def _accepted(obj: dict[str, Any]) -> bool:
 
 def _write_status(api: State, obj: dict[str, Any]) -> None:
     spec, status = obj["spec"], obj.setdefault("status", {})
-    taken = _taken(api, obj)
+    chosen = _conflict(api, obj)
     now = format_instant(api.clock.wall())
-    if taken:
+    if chosen:
         wanted = {
-            "NamesAccepted": ("False", *taken),
+            "NamesAccepted": ("False", *chosen),
             "Established": ("False", "NotAccepted", "not all names are accepted"),
         }
     else:
@@ -95,7 +95,7 @@ def _write_status(api: State, obj: dict[str, Any]) -> None:
         versions.append(storage)
 
 
-def _taken(api: State, obj: dict[str, Any]) -> tuple[str, str] | None:
+def _conflict(api: State, obj: dict[str, Any]) -> tuple[str, str] | None:
     """Return reason and message when a name belongs to another kind of the group."""
     spec = obj["spec"]
     names = spec["names"]

@@ -151,7 +151,7 @@ class VolumeBinding:
         count = len(self._snapshot.nodes)
         no_volume = np.zeros(count, np.bool_)
         no_storage = np.zeros(count, np.bool_)
-        taken: list[I64] = []  # (nodes,) of ids, -1 for none
+        used: list[I64] = []  # (nodes,) of ids, -1 for none
         chosen_numbers: list[I32] = []
         to_provision: list[tuple[_Lacking, Mask]] = []
         for each in self._lacking:
@@ -168,12 +168,12 @@ class VolumeBinding:
                     to_provision.append((each, here))
             else:
                 volume = "" if kept is None else kept.volume
-                self._match(each.candidates, volume, chosen, taken)
+                self._match(each.candidates, volume, chosen, used)
                 if kept is None:
                     to_provision.append((each, chosen < 0))
                 else:
                     no_volume |= chosen < 0
-            taken.append(np.append(each.candidates.ids, -1)[chosen])
+            used.append(np.append(each.candidates.ids, -1)[chosen])
             chosen_numbers.append(chosen)
         refused = no_volume.copy()
         for each, where in to_provision:
@@ -185,7 +185,7 @@ class VolumeBinding:
         self._chosen = tuple(chosen_numbers)
         self._note(no_volume, no_storage)
 
-    def _match(self, candidates: Candidates, only: str, chosen: I32, taken: list[I64]) -> None:
+    def _match(self, candidates: Candidates, only: str, chosen: I32, used: list[I64]) -> None:
         ledger = self._ledger
         if only:
             usable = candidates.ids == ledger.ids.get(only, -1)
@@ -193,7 +193,7 @@ class VolumeBinding:
             usable = ~np.isin(candidates.ids, [ledger.ids[name] for name in ledger.volumes])
         for nodes, numbers in candidates.blocks:
             free = usable[numbers] & (chosen[nodes] < 0)
-            for theirs in taken:
+            for theirs in used:
                 free &= theirs[nodes] != candidates.ids[numbers]
             found, first = np.unique(nodes[free], return_index=True)
             chosen[found] = numbers[free][first]

@@ -222,14 +222,14 @@ def _reasons(found: Mapping[str, Outcome], workload: Workload, asked: _Asked) ->
     """
     without = {name: each.reason for name, each in found.items() if each.assignment is None}
     flavors = {each.name: f for f, wanted in asked.by_flavor.items() for each in wanted}
-    told: set[str] = set()
+    reported: set[str] = set()
     first = min((flavors[name] for name in without), default="")
     reasons: dict[str, str] = {}
     for row in workload.pod_sets:
         if row.name in without:
-            silent = flavors[row.name] != first or (row.group and row.group in told)
+            silent = flavors[row.name] != first or (row.group and row.group in reported)
             reasons[row.name] = "" if silent else without[row.name]
-            told.add(row.group)
+            reported.add(row.group)
     return reasons
 
 

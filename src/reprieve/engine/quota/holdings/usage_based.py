@@ -113,7 +113,7 @@ class Consumptions:
         """Return what a LocalQueue used, None where it was never looked at."""
         return self._known.get(queue)
 
-    def put(self, queue: str, consumption: Consumption) -> None:
+    def restore(self, queue: str, consumption: Consumption) -> None:
         """Continue from what is known of a LocalQueue."""
         self._known[queue] = consumption
         self._weigh(queue)
@@ -131,9 +131,9 @@ class Consumptions:
         """Look at a LocalQueue, whose admitted workloads hold this."""
         before = self._known.get(queue, Consumption())
         if not self.rules.half_life_s:
-            self.put(queue, Consumption({}, now))
+            self.restore(queue, Consumption({}, now))
         else:
-            self.put(queue, self.rules.sampled(before, held, now))
+            self.restore(queue, self.rules.sampled(before, held, now))
 
     def charge(self, workload: Workload, configuration: Configuration) -> None:
         """Charge a reservation that was decided, in a ClusterQueue where usage counts."""
@@ -162,7 +162,7 @@ class Consumptions:
         if queue:
             self.sample(queue, held, now)
             if self.rules.half_life_s:
-                self.put(queue, self.rules.penalized(self._known[queue], requests))
+                self.restore(queue, self.rules.penalized(self._known[queue], requests))
 
     def _uncharged(self, workload: str) -> tuple[str, Mapping[str, float]]:
         queue = self._queue_of.pop(workload, "")

@@ -95,21 +95,21 @@ class _Board:
             simulation.rollback(before)
             steps.append((node, going))
         least = [0, *[_MOST] * count]
-        taken: list[list[int]] = []  # by node, how many pods it takes of each number so far
+        chosen: list[list[int]] = []  # by node, how many pods of each number it uses so far
         for _, going in steps:
             costs = [0, *(self._devices_of(each) for each in going)]
-            after, takes = least[:], [0] * (count + 1)
+            after, used = least[:], [0] * (count + 1)
             for number in range(1, count + 1):
                 for here in range(1, min(number, len(going)) + 1):
                     cost = least[number - here] + costs[here]
                     if cost < after[number]:
-                        after[number], takes[number] = cost, here
+                        after[number], used[number] = cost, here
             least = after
-            taken.append(takes)
+            chosen.append(used)
         if least[count] >= _MOST:
             return False
-        for (node, going), takes in zip(reversed(steps), reversed(taken), strict=True):
-            here = takes[count]
+        for (node, going), used in zip(reversed(steps), reversed(chosen), strict=True):
+            here = used[count]
             if here:
                 self.gone[node] = going[here - 1]
                 count -= here

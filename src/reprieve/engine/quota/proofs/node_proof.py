@@ -134,7 +134,7 @@ class NodeProof:
         enough = self._scheduler_preempts and self._fits_by_priority(entry.workload, wanted)
         simulation.restore(leaving)
         if len(before) > len(simulation.simulated):
-            self._put(before)
+            self._occupy(before)
         if enough:
             return ""
         return f"Not preempted: {len(without)} of {len(wanted)} pod(s) would still fit on no node"
@@ -325,10 +325,10 @@ class NodeProof:
             pod for pod in before if pod.pending is None or pod.pending.row.workload not in targets
         ]
         if len(others) < len(before):
-            self._put(others)
+            self._occupy(others)
         return before
 
-    def _put(self, pods: Iterable[Placed]) -> None:
+    def _occupy(self, pods: Iterable[Placed]) -> None:
         """Keep capacity for these pods, each on its node, and for no others."""
         simulation = self._simulation
         assert simulation is not None
@@ -353,7 +353,7 @@ class NodeProof:
             # What gets its quota is among the holders when somebody asks.
             self._promised.append(entry)
 
-    def puts_off(self, entry: Entry) -> str:
+    def delays(self, entry: Entry) -> str:
         """Nodes delay no workload."""
         return ""
 

@@ -48,7 +48,7 @@ class PlaceProof:
         """Return whether its pods would get places, wherever, without these."""
         search = self._search.begin()
         for holder in gone:
-            search.take(holder.placed)
+            search.remove(holder.placed)
         return search.fits()
 
     def fault_without(self, gone: Iterable[Holder]) -> str:

@@ -81,12 +81,12 @@ class PodsWanted:
             template = templates.get(each.name)
             if template is None:
                 continue
-            told = _told(
+            reported = _reported(
                 template.pod_class, [flavors[f] for f in sorted(each.flavors & flavors.keys())]
             )
             labels = PodLabels(workload.namespace, template.labels)
             for selector, count in _by_domain(each, pinned=pinned):
-                found += [self._pending(_selecting(told, selector), labels)] * count
+                found += [self._pending(_selecting(reported, selector), labels)] * count
         return sorted(found, key=self._size, reverse=True)
 
     def _size(self, pending: Pending) -> float:
@@ -129,13 +129,13 @@ def _by_domain(plan: PodSetPlan, *, pinned: bool) -> Iterator[tuple[Mapping[str,
         yield dict(zip(plan.places.levels, domain.values, strict=True)), domain.count
 
 
-def _told(pod_class: PodClass, flavors: Collection[ResourceFlavor]) -> PodClass:
+def _reported(pod_class: PodClass, flavors: Collection[ResourceFlavor]) -> PodClass:
     """Return a class with what the flavors add: node labels and tolerations."""
     tolerations = [*pod_class.tolerations, *(e for each in flavors for e in _tolerations(each))]
-    told = replace(pod_class, tolerations=tuple(tolerations))
+    reported = replace(pod_class, tolerations=tuple(tolerations))
     for flavor in flavors:
-        told = _selecting(told, flavor.labels)
-    return told
+        reported = _selecting(reported, flavor.labels)
+    return reported
 
 
 def _selecting(pod_class: PodClass, labels: Mapping[str, str]) -> PodClass:

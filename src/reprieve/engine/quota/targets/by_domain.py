@@ -192,7 +192,7 @@ class _Search:
 
     def _fits(self, board: Board, gone: Sequence[Target]) -> bool:
         for target in gone:
-            board.take(target)
+            board.remove(target)
         fits = board.fits
         for target in gone:
             board.give_back(target)
@@ -201,13 +201,13 @@ class _Search:
         self.left -= 1
         standing = self.places.begin()
         for target in gone:
-            standing.take(target.holder.placed)
+            standing.remove(target.holder.placed)
         return standing.fits()
 
     @staticmethod
     def _may_go(board: Board, chosen: Sequence[Target]) -> bool:
         for target in chosen:
-            board.take(target)
+            board.remove(target)
         permitted = board.may_go(chosen)
         for target in chosen:
             board.give_back(target)

@@ -153,7 +153,7 @@ class _Search:
         self.kinds = self._kinds()
         whole = [target for kind in self.kinds for target in kind.targets]
         for target in whole:
-            self.board.take(target)
+            self.board.remove(target)
         enough = self.board.fits
         for target in whole:
             self.board.give_back(target)
@@ -245,22 +245,22 @@ class _Search:
         bound = self._bound(first)
         if not self.best.beaten_by((cost.lost + bound[0], cost.priority + bound[1], cost.leaving)):
             return
-        kind, taken, costs = self.kinds[first], 0, [cost]
+        kind, used, costs = self.kinds[first], 0, [cost]
         for target, own in zip(kind.targets, kind.costs, strict=True):
             if self.board.fits:
                 break
-            self.board.take(target)
+            self.board.remove(target)
             self.chosen.append(target)
             costs.append(costs[-1] + own)
-            taken += 1
+            used += 1
         while True:
-            self._from(first + 1, costs[taken])
-            if not taken or self.steps.left < 0:
+            self._from(first + 1, costs[used])
+            if not used or self.steps.left < 0:
                 break
-            taken -= 1
+            used -= 1
             self.board.give_back(self.chosen.pop())
-        while taken:
-            taken -= 1
+        while used:
+            used -= 1
             self.board.give_back(self.chosen.pop())
 
     def _irreducible(self) -> bool:
@@ -273,7 +273,7 @@ class _Search:
             tried.add(alike)
             self.board.give_back(target)
             fits = self.board.fits
-            self.board.take(target)
+            self.board.remove(target)
             if fits:
                 return False
         return True

@@ -45,7 +45,7 @@ __all__ = [
     "fits",
     "give_back",
     "in_turn",
-    "take",
+    "subtract",
 ]
 
 Amounts = Sequence[tuple[int, int]]
@@ -174,12 +174,12 @@ def fill_back(
             targets[position] = targets[-1]
             targets.pop()
             continue
-        take(tree, usage, holder)
+        subtract(tree, usage, holder)
         if places is not None:
-            places.take(holder.placed)
+            places.remove(holder.placed)
 
 
-def take(tree: Tree, usage: Mapping[int, Column], holder: Holder) -> None:
+def subtract(tree: Tree, usage: Mapping[int, Column], holder: Holder) -> None:
     """Remove what `holder` holds from the columns at hand."""
     path = tree.path[holder.queue]
     for column, amount in holder.held:
@@ -189,7 +189,7 @@ def take(tree: Tree, usage: Mapping[int, Column], holder: Holder) -> None:
 
 
 def give_back(tree: Tree, usage: Mapping[int, Column], holder: Holder) -> None:
-    """Undo `take`."""
+    """Undo `subtract`."""
     path = tree.path[holder.queue]
     for column, amount in holder.held:
         row = usage.get(column)
@@ -314,10 +314,10 @@ def _attempt(
             # Usage only falls, so none of its later candidates can be taken either.
             ended.append(True)
             continue
-        take(tree, usage, holder)
+        subtract(tree, usage, holder)
         targets.append(Target(holder, source.reason_for(row)))
         if standing is not None:
-            standing.take(holder.placed)
+            standing.remove(holder.placed)
         if fits(tree, usage, path, amounts, borrow) and (standing is None or standing.fits()):
             fill_back(tree, usage, path, amounts, borrow, targets, standing)
             return Found(tuple(targets), usage)

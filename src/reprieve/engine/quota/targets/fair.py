@@ -34,7 +34,7 @@ from reprieve.engine.quota.targets.candidates import (
     in_order,
     order_holders,
 )
-from reprieve.engine.quota.targets.classical import Found, fill_back, sources_of, take
+from reprieve.engine.quota.targets.classical import Found, fill_back, sources_of, subtract
 from reprieve.engine.topology.standing import PlaceSearch
 
 __all__ = [
@@ -220,12 +220,12 @@ class _Search:
                 return False
         return self.places is None or self.places.fits()
 
-    def _take(self, row: Row, reason: Reason) -> bool:
+    def _designate(self, row: Row, reason: Reason) -> bool:
         """Designate a candidate; return whether the preemptor fits now."""
         holder = row[4]
-        take(self.tree, self.by_column, holder)
+        subtract(self.tree, self.by_column, holder)
         if self.places is not None:
-            self.places.take(holder.placed)
+            self.places.remove(holder.placed)
         self.shares.changed(self.tree.path[holder.queue])
         self.targets.append(Target(holder, reason))
         return self._fits()
@@ -240,7 +240,7 @@ class _Search:
                 reason = Reason.IN_COHORT_RECLAMATION
                 if queue == self.own:
                     reason = Reason.IN_CLUSTER_QUEUE
-                if self._take(pending[queue].pop(), reason):
+                if self._designate(pending[queue].pop(), reason):
                     return True
             elif self._first_strategy(queue, pending[queue], retry):
                 return True
@@ -265,7 +265,7 @@ class _Search:
                     passed = new < old
                 known[held] = passed
             if passed:
-                return self._take(row, Reason.IN_COHORT_FAIR_SHARING)
+                return self._designate(row, Reason.IN_COHORT_FAIR_SHARING)
             retry.setdefault(queue, row)
         return False
 
@@ -277,7 +277,7 @@ class _Search:
             mine, theirs = self._below_common_cohort(queue)
             passed = self.shares.of(mine)[1] < self.shares.of(theirs)[1]
             row = pending[queue].pop()
-            if passed and self._take(row, Reason.IN_COHORT_FAIR_SHARING):
+            if passed and self._designate(row, Reason.IN_COHORT_FAIR_SHARING):
                 return True
             walk.drop(queue)
         return False

@@ -18,7 +18,7 @@ from reprieve.engine.harm_budgets.accounts import HarmAccounts, Refusal
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.harm_budgets.rooms import UNKNOWN
 from reprieve.engine.lost_work import lost_device_seconds
-from reprieve.engine.quota.displacements import Displacements, Fits, party_of
+from reprieve.engine.quota.displacements import Displacements, Fits, participant_of
 from reprieve.engine.quota.holdings.holders import Holder, effective_priority
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.model import Workload
@@ -162,7 +162,7 @@ def side_of(snapshot: Snapshot, workload: Workload, queue: int) -> HarmSide:
         workload.namespace,
         snapshot.tree.names[queue],
         effective_priority(workload, snapshot.settings),
-        party_of(workload).lineage,
+        participant_of(workload).lineage,
     )
 
 

@@ -33,7 +33,7 @@ from reprieve.engine.quota.targets.classical import (
     fits,
     give_back,
     in_turn,
-    take,
+    subtract,
 )
 from reprieve.engine.quota.targets.fair import fair_candidates, is_within_nominal, sides_of
 
@@ -61,12 +61,12 @@ class Board:
     usage: dict[int, Column]
     rule: _Rule
 
-    def take(self, target: Target) -> None:
+    def remove(self, target: Target) -> None:
         """Remove a candidate's usage."""
-        take(self.snapshot.tree, self.usage, target.holder)
+        subtract(self.snapshot.tree, self.usage, target.holder)
 
     def give_back(self, target: Target) -> None:
-        """Undo `take`."""
+        """Undo `remove`."""
         give_back(self.snapshot.tree, self.usage, target.holder)
 
     @property
@@ -206,7 +206,7 @@ def _in_some_order(
         for holder in left:
             give_back(tree, usage, holder)
             if not rightly(usage, holder):
-                take(tree, usage, holder)
+                subtract(tree, usage, holder)
                 stuck.append(holder)
         if len(stuck) == len(left):
             return False

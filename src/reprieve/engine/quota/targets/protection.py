@@ -26,7 +26,7 @@ from typing import Final
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.questions import Hold, Rule
-from reprieve.engine.quota.displacements import Displacements, party_of
+from reprieve.engine.quota.displacements import Displacements, participant_of
 from reprieve.engine.quota.holdings.holders import Holder, effective_priority
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.model import Workload
@@ -55,7 +55,7 @@ class Causes:
 
     Of a workload it is its effective priority, and the name, weight and quotas of its ClusterQueue
     and of every cohort above that. A workload that comes back as another object has the same cause,
-    so that who it is is said by what its line of work has in common.
+    so that who it is is said by what its lineage has in common.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -141,14 +141,18 @@ class Spared:
                 end = Nanos(workload.reserved_at + seconds * SECOND)
                 if self.now < end:
                     return self._spare(self.young, holder, end)
-        known, party = self.known_by, workload.party
+        known, participant = self.known_by, workload.participant
         # Nearly all candidates of a large cluster are strangers to the preemptor.
-        if known is not None and party is not None and known.isdisjoint(party.names):
+        if known is not None and participant is not None and known.isdisjoint(participant.names):
             return False
         if self.ledger is not None:
-            if known is not None and party is not None and self._is_below(self.ledger, workload):
+            if (
+                known is not None
+                and participant is not None
+                and self._is_below(self.ledger, workload)
+            ):
                 known = self._below
-                if known is not None and known.isdisjoint(party.names):
+                if known is not None and known.isdisjoint(participant.names):
                     return False
             held = self._hold(self.ledger, holder)
             if held is not None:
@@ -282,5 +286,5 @@ def sparing(who: Preemptor, spared: Spared) -> Preemptor:
 
 
 def _known_by(workload: Workload) -> str:
-    party = party_of(workload)
-    return party.weak or party.merged or party.lineage
+    participant = participant_of(workload)
+    return participant.weak or participant.merged or participant.lineage

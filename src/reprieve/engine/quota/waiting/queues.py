@@ -57,7 +57,7 @@ class Queues:
         self._queues: dict[str, Pending] = {}
         self._waiting: dict[str, Workload] = {}
         self._backing: dict[str, Workload] = {}
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
         self._best_effort: frozenset[str] = frozenset()
         # Since when a workload has waited for saves; until it gets its quota or is gone.
         self._save_waits: dict[str, Nanos] = {}
@@ -98,7 +98,7 @@ class Queues:
             for name in sorted(configuration.cluster_queues)
         }
         self._workloads, self._home, self._waiting, self._backing = {}, {}, {}, {}
-        self._taken, self._places, self._shapes = set(), {}, {}
+        self._used, self._places, self._shapes = set(), {}, {}
         self._doors = Counter()
         for workload in known.values():
             self.push(workload)
@@ -112,7 +112,7 @@ class Queues:
         What was set aside stays so unless what decides about it changed.
         """
         key = workload.key
-        if key in self._taken and may_queue(workload):
+        if key in self._used and may_queue(workload):
             # It is being decided about; `requeue` puts it where it belongs.
             self._count(self._workloads[key], -1)
             self._count(workload, 1)
@@ -173,17 +173,17 @@ class Queues:
             if key in self._backing:
                 del self._backing[key]
                 queue.backing.discard(key)
-            elif key not in self._taken:
+            elif key not in self._used:
                 queue.remove(self._row(workload), self._shape(workload))
         self._places.pop(key, None)
-        self._taken.discard(key)
+        self._used.discard(key)
 
     def heads(self, now: Nanos) -> list[tuple[str, Workload]]:
         """Pop one head of each active ClusterQueue, by the queues' names."""
         self._now = now
         self.failures = {}
         self._due()
-        taken = []
+        used = []
         for name, queue in self._asked():
             if self._queue_faults.waits(name, now):
                 continue
@@ -199,9 +199,9 @@ class Queues:
                 continue
             self._queue_faults.forget(name)
             queue.popped += 1
-            taken.append((name, workload))
-            self._taken.add(row[3])
-        return taken
+            used.append((name, workload))
+            self._used.add(row[3])
+        return used
 
     def next_heads(self, now: Nanos) -> list[tuple[str, Workload]]:
         """Return what `heads` would pop; none where it may find faults, or whose backoff lasts.
@@ -238,7 +238,7 @@ class Queues:
         """Set a head aside after a fault in deciding about it; return until when."""
         key = workload.key
         until = self._faults.add(key, self._now)
-        self._taken.discard(key)
+        self._used.discard(key)
         known = self._workloads.get(key, workload)
         self._remove(key)
         self.push(known)
@@ -256,7 +256,7 @@ class Queues:
 
     def give_back(self) -> None:
         """Queue again every head that was popped and not decided about."""
-        for key in list(self._taken):
+        for key in list(self._used):
             self.requeue(key, RequeueReason.FAILED_AFTER_NOMINATION)
 
     def requeue(self, key: str, reason: RequeueReason, scan: LastScan | None = None) -> bool:
@@ -265,9 +265,9 @@ class Queues:
         `scan` is where its search of flavors stopped.
         """
         name = self._home.get(key)
-        if name is None or key not in self._taken:
+        if name is None or key not in self._used:
             return True
-        self._taken.discard(key)
+        self._used.discard(key)
         self._faults.forget(key)
         workload = self._workloads[key]
         if cluster_queue_of(workload, self.configuration) != name:

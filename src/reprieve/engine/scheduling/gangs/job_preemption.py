@@ -325,8 +325,8 @@ class _DryRun:
             if found is None and self._best:
                 found = placed_exactly(self.simulation, members, candidates)
             return found
-        told = said if self._said_while_placing else None
-        return first_fit(self.simulation, members, order, candidates, narrowing=True, said=told)
+        reported = said if self._said_while_placing else None
+        return first_fit(self.simulation, members, order, candidates, narrowing=True, said=reported)
 
     @property
     def _said_while_placing(self) -> bool:

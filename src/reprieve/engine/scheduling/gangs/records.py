@@ -169,7 +169,7 @@ class Gangs:
 
     # PodGroups.
 
-    def put_group(self, id: str, spec: GangSpec, created: int = 0) -> Gang:
+    def apply_group(self, id: str, spec: GangSpec, created: int = 0) -> Gang:
         """Apply a PodGroup, or what it states now."""
         gang = self._gangs.setdefault(id, Gang(id))
         gang.origin, gang.has_group = Origin.POD_GROUP, True
@@ -185,11 +185,11 @@ class Gangs:
         self._drop(gang)
         for pod in gang.children.values():
             # Members that are still there wait for a new PodGroup.
-            self.put_pod(pod)
+            self.apply_pod(pod)
 
     # Pods.
 
-    def put_pod(self, pod: GangPod) -> Gang:
+    def apply_pod(self, pod: GangPod) -> Gang:
         """Apply a member, or what has changed about it."""
         known = self._gang_of.get(pod.uid)
         if known is not None and known[0] != pod.gang:

@@ -142,9 +142,9 @@ class _Board(Protocol):
 
     def fits(self, member: int, place: int) -> bool: ...
 
-    def put(self, member: int, place: int) -> None: ...
+    def place(self, member: int, place: int) -> None: ...
 
-    def take(self, member: int, place: int) -> None: ...
+    def remove(self, member: int, place: int) -> None: ...
 
     def signature(self, place: int) -> object:
         """Return a value that is equal for nodes that are equal to every member."""
@@ -187,11 +187,11 @@ class _Rooms:
             for need, left in zip(self._need[member], self._left[place], strict=True)
         )
 
-    def put(self, member: int, place: int) -> None:
+    def place(self, member: int, place: int) -> None:
         need = self._need[member]
         self._left[place] = tuple(a - b for a, b in zip(self._left[place], need, strict=True))
 
-    def take(self, member: int, place: int) -> None:
+    def remove(self, member: int, place: int) -> None:
         need = self._need[member]
         self._left[place] = tuple(a + b for a, b in zip(self._left[place], need, strict=True))
 
@@ -213,11 +213,11 @@ class _Whole:
     def fits(self, member: int, place: int) -> bool:
         return self._simulation.code_at(self._members[member], self._nodes[place]) == 0
 
-    def put(self, member: int, place: int) -> None:
+    def place(self, member: int, place: int) -> None:
         pod = self._simulation.place(self._members[member], self._nodes[place])
         self._placed.append(pod)
 
-    def take(self, member: int, place: int) -> None:
+    def remove(self, member: int, place: int) -> None:
         self._simulation.unplace(self._placed.pop())
 
     def signature(self, place: int) -> object:
@@ -277,11 +277,11 @@ def _depth_first(
                 failed.add(level.state)
             levels.pop()
             if chosen:
-                board.take(member - 1, chosen.pop())
+                board.remove(member - 1, chosen.pop())
             continue
         steps -= 1
         level.next = place + 1
-        board.put(member, place)
+        board.place(member, place)
         chosen.append(place)
         if len(chosen) == len(members):
             found = list(chosen)
@@ -291,7 +291,7 @@ def _depth_first(
         state = _state(board, member + 1, start, width) if remember else None
         levels.append(_Level(width if remember and state in failed else start, state))
     for member in reversed(range(len(chosen))):
-        board.take(member, chosen[member])
+        board.remove(member, chosen[member])
     return found
 
 

@@ -240,9 +240,9 @@ def _other_domains(
     if len(members_of(snapshot, group)):
         return []  # theirs is the only domain
     values = [node.labels.get(group.topology_key) for node in snapshot.nodes]
-    taken = {values[node] for node in first.nodes if node >= 0}
+    chosen = {values[node] for node in first.nodes if node >= 0}
     found: list[tuple[FeasiblePlacement, GroupPlacing]] = []
-    for value in sorted({value for value in values if value is not None} - taken):
+    for value in sorted({value for value in values if value is not None} - chosen):
         within: Mask = np.array([each == value for each in values], np.bool_)
         placing = search.place(within, _NOBODY)
         if placing.failure is None:

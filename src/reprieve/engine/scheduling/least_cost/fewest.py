@@ -86,12 +86,12 @@ def in_rounds(needs: Needs, nodes: Sequence[int], members: Sequence[Sequence[int
     for node, pattern in zip(nodes, members, strict=True):
         for row, count in enumerate(pattern):
             left[row][node] += count
-    taken: Counter[int] = Counter()
+    placed: Counter[int] = Counter()
     found = []
     for row in needs.of:
-        node = min((each for each, n in left[row].items() if n), key=lambda e: (taken[e], e))
+        node = min((each for each, n in left[row].items() if n), key=lambda e: (placed[e], e))
         left[row][node] -= 1
-        taken[node] += 1
+        placed[node] += 1
         found.append(node)
     return found
 

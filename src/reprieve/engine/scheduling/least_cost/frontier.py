@@ -86,10 +86,10 @@ def wide(room: Slots) -> Wide | None:
     steps = _increments(room, lined)
     if steps.size < room.count:
         return None
-    taken = np.partition(steps, room.count - 1, axis=None)[: room.count]
-    if taken.max() >= _NEVER:
+    lowest = np.partition(steps, room.count - 1, axis=None)[: room.count]
+    if lowest.max() >= _NEVER:
         return None
-    bound = int(taken.sum() * (1 - _SLACK))
+    bound = int(lowest.sum() * (1 - _SLACK))
     nodes = _chosen(steps, room.count)
     leaving, at = _combined(room, lined, nodes)
     if len(at) < room.count:
@@ -258,8 +258,8 @@ def _combined(room: Slots, lined: _Lined, nodes: I64) -> tuple[Mask, tuple[int, 
     at: list[int] = []
     state = room.count if least[-1] < _NEVER else 0
     for node, (ends, which) in zip(reversed(nodes.tolist()), reversed(chosen), strict=True):
-        taken = min(int(which[state]), state)
+        most = min(int(which[state]), state)
         leaving[lined.unit[lined.edges[node] : int(ends[int(which[state])])]] = True
-        at += [node] * taken
-        state -= taken
+        at += [node] * most
+        state -= most
     return leaving, tuple(at)

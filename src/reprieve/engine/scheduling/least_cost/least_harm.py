@@ -124,7 +124,7 @@ class _LeastHarm:
                 break
             costs = self.cost[nodes]
         self.placed = len(simulation.simulated) + 1
-        self._take(node, leaving.units)
+        self._place(node, leaving.units)
         return node
 
     def _begin(self, simulation: Simulation, nodes: I64) -> None:
@@ -162,7 +162,7 @@ class _LeastHarm:
                 better |= self._look_at(node).cost != about
         return self.cost[nodes] if better else costs
 
-    def _take(self, node: int, leaving: Sequence[int]) -> None:
+    def _place(self, node: int, leaving: Sequence[int]) -> None:
         """Place a pod, for which these units leave for good."""
         del self.known[node]
         self.short[:, node] += self.need

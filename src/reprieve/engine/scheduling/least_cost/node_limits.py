@@ -99,18 +99,18 @@ def node_limits(
         return None
     snapshot = simulation.snapshot
     frees = np.stack([each.frees for each in limits], axis=1)
-    taken = np.zeros((len(snapshot.nodes), len(limits)), np.int64)
-    np.add.at(taken, snapshot.pod_node[slots], frees)
+    chosen = np.zeros((len(snapshot.nodes), len(limits)), np.int64)
+    np.add.at(chosen, snapshot.pod_node[slots], frees)
     spread = [at for at, each in enumerate(limits) if each.skew]
     exact = len(spread) == 1 and not frees[:, spread[0]].any() and limits[spread[0]].amounts.all()
     return NodeLimits(
         np.stack([each.amounts for each in limits], axis=1),
         frees,
-        tuple(_each_minimum(limits, spread[0], taken) if exact else _bounds(limits, taken)),
+        tuple(_each_minimum(limits, spread[0], chosen) if exact else _bounds(limits, chosen)),
     )
 
 
-def _each_minimum(limits: Sequence[_Limit], spread: int, taken: I64) -> Iterator[Case]:
+def _each_minimum(limits: Sequence[_Limit], spread: int, chosen: I64) -> Iterator[Case]:
     """Yield a case for each number that the emptiest node can have."""
     only = limits[spread]
     assert only.held is not None and only.counted is not None
@@ -118,12 +118,12 @@ def _each_minimum(limits: Sequence[_Limit], spread: int, taken: I64) -> Iterator
         free = np.stack([each.most for each in limits], axis=1)
         free[:, spread] = np.where(only.counted, only.skew + least - only.held, MANY)
         wanted = np.where(only.counted, np.maximum(least - only.held, 0), 0)
-        yield Case(free - taken, wanted if least else None)
+        yield Case(free - chosen, wanted if least else None)
 
 
-def _bounds(limits: Sequence[_Limit], taken: I64) -> Iterator[Case]:
-    most = np.stack([each.most for each in limits], axis=1) - taken
-    tight = np.stack([each.tight for each in limits], axis=1) - taken
+def _bounds(limits: Sequence[_Limit], chosen: I64) -> Iterator[Case]:
+    most = np.stack([each.most for each in limits], axis=1) - chosen
+    tight = np.stack([each.tight for each in limits], axis=1) - chosen
     yield Case(most)
     if (tight < most).any():
         yield Case(tight, bounds=False)

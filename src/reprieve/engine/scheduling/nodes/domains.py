@@ -181,7 +181,7 @@ def _best(
             elsewhere += [each for each in placing.diagnoses if each is not None][:1]
         fits = placing.failure is None and not placing.error
         if fits and len(domains) == 1:
-            return _taken(placing, (1, 0), part)
+            return _used(placing, (1, 0), part)
         _undo(simulation, before)
         if placing.error and placing.failure is not None:
             return GroupPlacing(
@@ -215,7 +215,7 @@ def _best(
     for pending, node in zip(queued, placing.nodes, strict=True):
         if node >= 0:
             simulation.place(pending, node)
-    return _taken(placing, (len(feasible), len(domains) - len(feasible)), part)
+    return _used(placing, (len(feasible), len(domains) - len(feasible)), part)
 
 
 def _nowhere(first: Placing, domains: int, elsewhere: Sequence[Diagnosis]) -> GroupPlacing:
@@ -234,7 +234,7 @@ def _nowhere(first: Placing, domains: int, elsewhere: Sequence[Diagnosis]) -> Gr
     )
 
 
-def _taken(placing: Placing, placements: tuple[int, int], part: bool) -> GroupPlacing:
+def _used(placing: Placing, placements: tuple[int, int], part: bool) -> GroupPlacing:
     return GroupPlacing(
         placing.nodes,
         placing.diagnoses,

@@ -37,9 +37,9 @@ from reprieve.engine.scheduling.outcome import (
 from reprieve.units.ids import Uid
 
 __all__ = [
-    "NOBODY_PUT_OFF",
-    "PUT_OFF",
-    "PutOff",
+    "DEFERRED",
+    "NONE_DEFERRED",
+    "Delayed",
     "are_named",
     "leaving_slots",
     "left_out",
@@ -50,10 +50,10 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class PutOff:
+class Delayed:
     """Which of some units wait before any pod is evicted for them.
 
-    `put_off`: another plane has not answered, or evicts for them. `patient`: they wait for pods
+    `deferred`: another plane has not answered, or evicts for them. `patient`: they wait for pods
     that end already, where those suffice. `until`: monotonic, when that ends by itself. `among`:
     the only pods that may be victims of a unit; `without`: pods that another plane evicts for a
     unit, which needs more room than they leave. `slots`: of all these pods, where known.
@@ -61,7 +61,7 @@ class PutOff:
     victims save, the oldest first.
     """
 
-    put_off: frozenset[Unit] = frozenset()
+    deferred: frozenset[Unit] = frozenset()
     patient: frozenset[Unit] = frozenset()
     until: Mapping[Unit, int] = field(default_factory=dict)
     among: Mapping[Unit, frozenset[Uid]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class PutOff:
 
     def holds(self, unit: Unit) -> bool:
         """Whether nothing is evicted for the unit yet."""
-        return unit in self.put_off or unit in self.delayed
+        return unit in self.deferred or unit in self.delayed
 
     def concerns(self, unit: Unit) -> bool:
         """Whether what is stated of the unit changes how its attempt ends."""
@@ -80,9 +80,9 @@ class PutOff:
 
 
 #: Where one plane decides alone.
-NOBODY_PUT_OFF: Final = PutOff()
+NONE_DEFERRED: Final = Delayed()
 #: The end of a search for victims that another plane has not answered yet.
-PUT_OFF: Final = Preemption(
+DEFERRED: Final = Preemption(
     Code.UNSCHEDULABLE, Explanation(Sentence.SILENT), evaluated=False, keep_nominations=True
 )
 

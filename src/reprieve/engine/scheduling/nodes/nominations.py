@@ -84,12 +84,12 @@ def kept_beside_saving(
             there = [uid for uid in left if snapshot.pod_node[standing[uid]] == node]
             needed = sum((simulation.requests_of(each.pod_class) for each in ours), _NOTHING)
             held = _NOTHING
-            taken = list[Uid]()
+            used = list[Uid]()
             while ours and there and not bool((needed <= held).all()):
-                taken.append(there.pop(0))
-                held = held + snapshot.pod_requests[standing[taken[-1]]]
-            if taken and bool((needed <= held).all()):
+                used.append(there.pop(0))
+                held = held + snapshot.pod_requests[standing[used[-1]]]
+            if used and bool((needed <= held).all()):
                 found[node] = tuple(each for each in found[node] if each.row.uid not in claims)
-                for uid in taken:
+                for uid in used:
                     del standing[uid]
     return {node: pods for node, pods in found.items() if pods}

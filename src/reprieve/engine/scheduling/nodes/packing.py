@@ -100,8 +100,8 @@ def room_of(simulation: Simulation, needs: Needs, used: I64 | None = None) -> I6
     Beside who is nominated there; `used`: (nodes, resources), the simulation's where None.
     """
     snapshot = simulation.snapshot
-    taken = simulation.used if used is None else used
-    free: I64 = (snapshot.allocatable - taken)[:, needs.columns]
+    occupied = simulation.used if used is None else used
+    free: I64 = (snapshot.allocatable - occupied)[:, needs.columns]
     for node, pods in simulation.nominated.items():
         for pod in pods:
             free[node] -= simulation.requests_of(pod.pod_class)[needs.columns]
@@ -211,8 +211,8 @@ def assigned(needs: Needs, nodes: Sequence[int], members: Sequence[Sequence[int]
     for node, pattern in zip(nodes, members, strict=True):
         for row, count in enumerate(pattern):
             places[row] += [node] * count
-    taken = [iter(each) for each in places]
-    return [next(taken[row]) for row in needs.of]
+    given = [iter(each) for each in places]
+    return [next(given[row]) for row in needs.of]
 
 
 def _placed(

@@ -113,7 +113,7 @@ class _Tree:
         minimum = 1 if row.min_count is None else row.min_count
         children = self.simulation.snapshot.trees.children.get(group, ())
         scheduled, remaining = 0, len(children)
-        taken: list[int] = []
+        used: list[int] = []
         fitting: list[int] = []
         diagnoses: list[Diagnosis | None] = []
         parts: list[GroupStatus] = []
@@ -139,10 +139,10 @@ class _Tree:
                     failure = Explanation(Sentence.CHILD_FAILED, (), (found.failure,))
                 continue
             scheduled += found.failure is None
-            taken += nodes if found.failure is None else [-1] * len(nodes)
+            used += nodes if found.failure is None else [-1] * len(nodes)
             if scheduled + remaining < minimum:
                 failure = unreachable(minimum, scheduled, remaining)
-        placed = fitting if failure is not None or error else taken
+        placed = fitting if failure is not None or error else used
         return Placing(tuple(placed), tuple(diagnoses), failure, hopeless, error, tuple(parts))
 
     def below(self, group: int) -> list[Pending]:

@@ -174,12 +174,12 @@ def _apart(simulation: Simulation, members: _Members, going: Going) -> None:
         if not isinstance(each, InterPodFilter):
             continue
         for counts in (*each.anti, *each.existing):
-            taken = np.zeros(len(counts.counts) + 1, np.bool_)
-            taken[counts.domain_of_node[nodes]] = True
-            taken[-1] = False  # nodes without the key read the last entry
+            chosen = np.zeros(len(counts.counts) + 1, np.bool_)
+            chosen[counts.domain_of_node[nodes]] = True
+            chosen[-1] = False  # nodes without the key read the last entry
             slots = going.slots[(places := going.places())]
             number = (snapshot.pod_class if counts.by_class else snapshot.pod_labels)[slots]
-            met = taken[counts.domain_of_node[snapshot.pod_node[slots]]]
+            met = chosen[counts.domain_of_node[snapshot.pod_node[slots]]]
             going.settle(places[met & (counts.weights[number] > 0)])
 
 

@@ -44,7 +44,7 @@ def naive_cost(
         if node < 0:
             return None
         nodes[index] = node
-    board.put_back()
+    board.reprieve()
     gone = np.array(sorted(slot for unit in board.gone for slot in board.pods[unit]), np.int64)
     if len(gone):
         simulation.remove(gone)
@@ -137,7 +137,7 @@ class _Board:
                 leaving = [each for each in leaving if each[0] != unit]
         return [unit for unit, _ in leaving]
 
-    def put_back(self) -> None:
+    def reprieve(self) -> None:
         """Reprieve units that no pod depends on, the dearest first."""
         for unit in sorted(self.gone, key=lambda each: (-self._price(each), each)):
             self._move(unit, -1)

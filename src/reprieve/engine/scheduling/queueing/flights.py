@@ -26,7 +26,7 @@ class Flights:
     def __contains__(self, key: str) -> bool:
         return key in self._flying
 
-    def take_off(self, key: str) -> None:
+    def start(self, key: str) -> None:
         """The entry is being tried from now on."""
         self._flying[key] = self._dropped + len(self._events)
 

@@ -30,7 +30,7 @@ class Incomplete:
     def __contains__(self, uid: Uid) -> bool:
         return any(uid in members for members in self._members.values())
 
-    def put(self, group: str, members: Iterable[QueuedMember]) -> None:
+    def add(self, group: str, members: Iterable[QueuedMember]) -> None:
         """Add members of a group."""
         for member in members:
             self._members.setdefault(group, {})[member.row.uid] = member

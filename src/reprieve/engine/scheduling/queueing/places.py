@@ -59,10 +59,10 @@ class Places:
         # SchedulerPopFromBackoffQ: nobody else is ready, so waiting helps no one.
         return self._active.first() or self._head(self._waiting[Place.BACKOFF])
 
-    def take(self, entry: Entry) -> None:
+    def remove(self, entry: Entry) -> None:
         """Remove the entry that is tried now."""
         if entry.place is Place.ACTIVE:
-            self._active.take(entry)
+            self._active.count(entry)
         self.leave(entry)
 
     def give_back(self, entry: Entry) -> None:
@@ -172,7 +172,7 @@ class Places:
         entry.ticket += 1
         entry.place = Place.ACTIVE
         entry.gate = None
-        self._active.put(entry)
+        self._active.add(entry)
         self._count(entry, "active", event)
 
     def shut_out(self, entry: Entry, gate: Gate, now: int, event: str) -> None:

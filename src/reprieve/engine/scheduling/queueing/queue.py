@@ -94,7 +94,7 @@ class Queue:
             return
         way, root = self._facts.root(group)
         if way is Way.MISSING:
-            self._incomplete.put(group, (member,))
+            self._incomplete.add(group, (member,))
             return
         self._join(root, root, {row.uid: member}, now, "PodAdd")
         tree = tree_of(self._facts, root)
@@ -141,11 +141,11 @@ class Queue:
         entry = self._places.first()
         if entry is None:
             return None
-        self._places.take(entry)
+        self._places.remove(entry)
         entry.place = Place.IN_FLIGHT
         entry.reminder = None
         entry.flight = frozenset(entry.members)
-        self._flights.take_off(entry.key)
+        self._flights.start(entry.key)
         members = sorted(entry.members.values(), key=cycle_order)
         for member in members:
             member.attempts += 1
@@ -219,7 +219,7 @@ class Queue:
         else:
             self._places.enqueue(entry, now, failed)
 
-    def put_back(self, unit: Unit, now: int) -> None:
+    def restore(self, unit: Unit, now: int) -> None:
         """Return a unit to the queue that was not tried: it has its place and its turn again."""
         key = unit.group or unit.pods[0]
         if key in self._flights:
@@ -486,7 +486,7 @@ class Queue:
         if entry.key not in self._trees:
             if self._facts.group(entry.group) is not None:
                 return True
-            self._incomplete.put(entry.group, (*entry.members.values(), *entry.arrived.values()))
+            self._incomplete.add(entry.group, (*entry.members.values(), *entry.arrived.values()))
             self._drop(entry)
             return False
         for held in (entry.members, entry.arrived):
@@ -494,7 +494,7 @@ class Queue:
                 group = self._group_of(member.row)
                 way, root = self._facts.root(group)
                 if way is Way.MISSING or root != entry.key:
-                    self._incomplete.put(group, (held.pop(uid),))
+                    self._incomplete.add(group, (held.pop(uid),))
                     del self._owner[uid]
         if not entry.pods:
             self._drop(entry)

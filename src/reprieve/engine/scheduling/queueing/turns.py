@@ -46,7 +46,7 @@ class Turns:
         self._equals: dict[int, _Equals] = {}  # by priority
         self._places = 0  # those left behind as well
 
-    def put(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         """Add an entry, or give it its place anew."""
         if self._places > 2 * len(self._entries) + _SLACK:
             self._tidy()
@@ -72,7 +72,7 @@ class Turns:
             del self._equals[priority]
         return None
 
-    def take(self, entry: Entry) -> None:
+    def count(self, entry: Entry) -> None:
         """Count the turn that an entry has now."""
         equals = self._equals.get(entry.priority)
         if equals is not None:

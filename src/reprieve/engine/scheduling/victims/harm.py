@@ -68,7 +68,7 @@ def lost_work(snapshot: Snapshot, now: int, most: int) -> I64:
     silent = np.clip(now - start, 0, most)
     since = np.clip(now - np.maximum(start, checkpoint), 0, None)
     undone, devices = np.where(known, since, silent), devices_of_pods(snapshot)
-    for slot, terms in _told(snapshot):
+    for slot, terms in _reported(snapshot):
         undone[slot] = now - counts_from(now - int(undone[slot]), now, terms)
     lost: I64 = undone * devices
     lost[idle_pods(snapshot, now)] = IDLE
@@ -105,7 +105,7 @@ def idle_pods(snapshot: Snapshot, now: int) -> Mask:
     return np.array([key in keys for key in snapshot.pod_keys], np.bool_)
 
 
-def _told(snapshot: Snapshot) -> Iterator[tuple[int, Terms]]:
+def _reported(snapshot: Snapshot) -> Iterator[tuple[int, Terms]]:
     """Yield the slots of pods that would get notice, with what they are granted."""
     rows = snapshot.tables.get(Kind.NOTICE, {})
     if not rows:

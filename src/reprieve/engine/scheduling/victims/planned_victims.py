@@ -53,8 +53,8 @@ def units_of_plan(
     units = np.arange(len(slots))
     if attempt.gang is not None and victim_gangs is VictimGangs.POD:
         return units
-    told = attempt.gang is not None or policy.non_uniform_groups
-    named = [victim.unit for victim in attempt.plan.victims] if told else []
+    reported = attempt.gang is not None or policy.non_uniform_groups
+    named = [victim.unit for victim in attempt.plan.victims] if reported else []
     if attempt.gang is not None:
         first: dict[str, int] = {}
         return np.array(

@@ -94,7 +94,7 @@ class _Board:
         self.tested[unit_of[concerned]] = True
         self.tested[list(self.barred)] = True
 
-    def put(self, unit: int, *, regardless: bool = False) -> FilterName | None:
+    def restore(self, unit: int, *, regardless: bool = False) -> FilterName | None:
         """Restore a unit; return the filter that refuses, in which case nothing has changed.
 
         `regardless`: do not ask the spread constraints.
@@ -103,7 +103,7 @@ class _Board:
         if barred is not None:
             return barred
         rows = self._rows.get(unit, _NOTHING)
-        if rows and not self.room.take(rows):
+        if rows and not self.room.place(rows):
             return FilterName.NODE_RESOURCES_FIT
         if not regardless:
             for skew, moves in zip(self.skews, self.moves, strict=True):
@@ -112,7 +112,7 @@ class _Board:
                     self.room.give(rows)
                     return FilterName.POD_TOPOLOGY_SPREAD
         if unit in self._rerun:
-            refused = self.rerun.put(self._units.pods(unit))
+            refused = self.rerun.restore(self._units.pods(unit))
             if refused is not None:
                 self.room.give(rows)
                 return refused
@@ -122,14 +122,14 @@ class _Board:
                 skew.add(domains)
         return None
 
-    def put_each(self, units: Sequence[int]) -> dict[int, FilterName]:
+    def restore_each(self, units: Sequence[int]) -> dict[int, FilterName]:
         """Restore units one after the other; return those that are refused, with the filter."""
         if not (self.barred or self.skews or self._rerun):
             wanted = ((unit, self._rows[unit]) for unit in units)
-            return dict.fromkeys(self.room.take_each(wanted), FilterName.NODE_RESOURCES_FIT)
+            return dict.fromkeys(self.room.reprieve_each(wanted), FilterName.NODE_RESOURCES_FIT)
         refused: dict[int, FilterName] = {}
         for unit in units:
-            reason = self.put(unit)
+            reason = self.restore(unit)
             if reason is not None:
                 refused[unit] = reason
         return refused
@@ -138,17 +138,17 @@ class _Board:
         """Leave the simulation as it was."""
         for unit in units:
             if unit not in refused and unit in self._rerun:
-                self.rerun.take_out(self._units.pods(unit))
+                self.rerun.remove(self._units.pods(unit))
 
-    def take_out(self, unit: int) -> None:
-        """Undo `put`."""
+    def remove(self, unit: int) -> None:
+        """Undo `restore`."""
         self.room.give(self._rows.get(unit, _NOTHING))
         for skew, moves in zip(self.skews, self.moves, strict=True):
             domains = moves.get(unit)
             if domains:
                 skew.remove(domains)
         if unit in self._rerun:
-            self.rerun.take_out(self._units.pods(unit))
+            self.rerun.remove(self._units.pods(unit))
 
 
 def _moves(unit_of: I64, domains: I64) -> dict[int, list[int]]:
@@ -181,7 +181,7 @@ def reprieve(
     in_turn = np.concatenate(
         (order[(violating > 0) & tested[order]], order[(violating == 0) & tested[order]])
     ).tolist()
-    refused = board.put_each(in_turn)
+    refused = board.restore_each(in_turn)
     together = 0
     if second_pass:
         before = len(refused)
@@ -217,11 +217,11 @@ def _return_together(
     first = dict(refused)
     there = {unit: None for unit in in_turn if unit not in first}
     for unit in there:
-        board.take_out(unit)
+        board.remove(unit)
     again: dict[int, FilterName] = {}
     there.clear()
     for unit in in_turn:
-        reason = board.put(unit, regardless=True)
+        reason = board.restore(unit, regardless=True)
         if reason is None:
             there[unit] = None
         else:
@@ -230,7 +230,7 @@ def _return_together(
     candidates = sorted(least_first, key=lambda unit: unit >= units.singles)
     while going := _surplus(board, there, candidates):
         for unit in going:
-            board.take_out(unit)
+            board.remove(unit)
             del there[unit]
             again[unit] = FilterName.POD_TOPOLOGY_SPREAD
     # Who was taken out may have been the company that a member's affinity asks for.
@@ -242,10 +242,10 @@ def _return_together(
             return True
     for unit in in_turn:
         if unit not in again:
-            board.take_out(unit)
+            board.remove(unit)
     for unit in in_turn:
         if unit not in first:
-            board.put(unit)
+            board.restore(unit)
     return False
 
 
@@ -261,7 +261,7 @@ def _pods(units: Units, victims: Iterable[int]) -> int:
 
 
 def _fits(board: _Board, unit: int, refused: dict[int, FilterName]) -> bool:
-    reason = board.put(unit)
+    reason = board.restore(unit)
     if reason is not None:
         refused[unit] = reason
     return reason is None

@@ -65,7 +65,7 @@ class Room:
         self._node = snapshot.pod_node
 
     def rows(self, slots: I64) -> list[tuple[int, int]]:
-        """Return (node, requests) of pods, as `take` wants them."""
+        """Return (node, requests) of pods, as `place` wants them."""
         _, first, kind = np.unique(self._class[slots], return_index=True, return_inverse=True)
         amounts = np.minimum(self._requests[slots[first]][:, self._columns], _AMPLE)
         lanes = _lanes(amounts)
@@ -74,13 +74,13 @@ class Room:
             for node, k in zip(self._node[slots].tolist(), kind.tolist(), strict=True)
         ]
 
-    def take_each(self, wanted: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[int]:
+    def reprieve_each(self, wanted: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[int]:
         """Reprieve what fits, one unit after the other; return the units that do not, in order."""
         guards, room = self._guards, self._left
         refused: list[int] = []
         for unit, rows in wanted:
             if len(rows) > 1:
-                if not self.take(rows):
+                if not self.place(rows):
                     refused.append(unit)
                 continue
             for node, amounts in rows:
@@ -91,7 +91,7 @@ class Room:
                     refused.append(unit)
         return refused
 
-    def take(self, rows: Sequence[tuple[int, int]]) -> bool:
+    def place(self, rows: Sequence[tuple[int, int]]) -> bool:
         """Place pods on members' nodes; return whether they fit, and change nothing if not."""
         guards, room = self._guards, self._left
         for done, (node, amounts) in enumerate(rows):
@@ -103,7 +103,7 @@ class Room:
         return True
 
     def give(self, rows: Sequence[tuple[int, int]]) -> None:
-        """Undo `take`."""
+        """Undo `place`."""
         for node, amounts in rows:
             self._left[node] += amounts
 
@@ -193,8 +193,8 @@ def _apart(simulation: Simulation, members: Members, slots: I64) -> Mask:
     for number, places in by_class.items():
         for term in _entry(simulation, number).anti_affinity:
             domains = selection.domains(term.topology_key).numbers
-            taken = _domains_of(domains, places)
-            barred |= selection.pods_of_term(term)[labels] & np.isin(domains[nodes], taken)
+            chosen = _domains_of(domains, places)
+            barred |= selection.pods_of_term(term)[labels] & np.isin(domains[nodes], chosen)
     classes = snapshot.pod_class[slots]
     apart = _classes_with(simulation, lambda entry: entry.anti_affinity)
     for number in np.intersect1d(classes, apart).tolist() if apart else ():
@@ -203,8 +203,8 @@ def _apart(simulation: Simulation, members: Members, slots: I64) -> Mask:
             places = {n for own, at in by_labels.items() if matched[own] for n in at}
             if places:
                 domains = selection.domains(term.topology_key).numbers
-                taken = _domains_of(domains, places)
-                barred |= (classes == number) & np.isin(domains[nodes], taken)
+                chosen = _domains_of(domains, places)
+                barred |= (classes == number) & np.isin(domains[nodes], chosen)
     return barred
 
 
@@ -292,7 +292,7 @@ class Rerun:
             return True
         return False
 
-    def put(self, pods: I64) -> FilterName | None:
+    def restore(self, pods: I64) -> FilterName | None:
         """Restore a unit; return the filter that refuses, in which case nothing has changed."""
         self._simulation.restore(pods)
         refused = self._refusing()
@@ -318,6 +318,6 @@ class Rerun:
             simulation.unplace(pod)
         return refused
 
-    def take_out(self, pods: I64) -> None:
-        """Undo `put`."""
+    def remove(self, pods: I64) -> None:
+        """Undo `restore`."""
         self._simulation.remove(pods)

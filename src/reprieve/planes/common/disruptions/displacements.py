@@ -17,7 +17,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.plan import Plan
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices
@@ -36,10 +36,10 @@ _NOTHING: Final[Mapping[str, int]] = {}
 class Side:
     """A victim: its lineage, what it loses, how much higher the preemptor's priority is.
 
-    `harm`: how harm budgets know it, None for what is known of its line of work.
+    `harm`: how harm budgets know it, None for what is known of its lineage.
     """
 
-    party: Party
+    participant: Participant
     lost_device_seconds: int = 0
     above: int = 0
     harm: HarmSide | None = None
@@ -89,7 +89,7 @@ class PlaneDisplacements:
         self,
         plan: Plan,
         at: Nanos,
-        preemptor: Party | None,
+        preemptor: Participant | None,
         victims: Sequence[Side],
         *,
         priority: int = 0,
@@ -98,7 +98,7 @@ class PlaneDisplacements:
         """Record a plan that was decided.
 
         `victims` are those of the plan, in its order; `priority` is the preemptor's. `asks`: how
-        harm budgets know the preemptor, None for what is known of its line of work.
+        harm budgets know the preemptor, None for what is known of its lineage.
         """
         emergency = self.governor.policy.emergency_priority
         exempt = Exemption.NONE
@@ -117,7 +117,7 @@ class PlaneDisplacements:
                 at,
                 self._plane,
                 preemptor,
-                victims[first].party,
+                victims[first].participant,
                 plan.victims[first].root.uid,
                 number,
                 lost_device_seconds=sum(victims[place].lost_device_seconds for place in places),
@@ -197,7 +197,7 @@ class PlaneDisplacements:
             if row.preemptor is not None:
                 self.governor.admitted(row.preemptor, row.at)
 
-    def take_back(self, issued: Issued) -> None:
+    def withdraw(self, issued: Issued) -> None:
         """Nothing of this could be recorded."""
         self._undo(issued)
         self._written(issued)
@@ -218,7 +218,7 @@ class PlaneDisplacements:
         abandoned, is not its doing.
         """
         rows: list[Displacement] = []
-        got: list[tuple[Party, Nanos]] = []
+        got: list[tuple[Participant, Nanos]] = []
         for intent in intents:
             found = list(displacements_of(intent, lambda ref: None))
             rows += found
@@ -242,8 +242,8 @@ class PlaneDisplacements:
         for row in rows:
             if not self._is_there(row.victim.lineage):
                 self.governor.ended(row.victim, row.at)
-        for party, at in got:
-            self.governor.admitted(party, at)
+        for participant, at in got:
+            self.governor.admitted(participant, at)
 
     def _name_restored(self, intent: Preemption, rows: Iterable[Displacement]) -> None:
         if self._loops is None:
@@ -260,7 +260,7 @@ def harms_of(
     plan: Plan,
     plane: Actor,
     at: Nanos,
-    preemptor: Party | None,
+    preemptor: Participant | None,
     victims: Sequence[Side],
     asks: HarmSide | None = None,
 ) -> tuple[Harm, ...]:
@@ -274,7 +274,8 @@ def harms_of(
             Harm(
                 at,
                 str(plane),
-                sides[0].harm or HarmSide(sides[0].party.tenant, lineage=sides[0].party.lineage),
+                sides[0].harm
+                or HarmSide(sides[0].participant.tenant, lineage=sides[0].participant.lineage),
                 asks,
                 sum(side.lost_device_seconds for side in sides),
                 first.rule,

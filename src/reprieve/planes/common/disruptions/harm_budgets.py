@@ -95,13 +95,13 @@ class HarmBudgets:
         for name in self.objects.keys() - {each.metadata.name for each in found}:
             self._forget(name)
         for each in found:
-            self._take(each)
+            self._apply(each)
         self._listed = True
         self._adopt()
 
     def apply(self, found: api.HarmBudget) -> None:
         """Hold a budget in place of an older version."""
-        if self._take(found):
+        if self._apply(found):
             self._adopt()
 
     def remove(self, name: str) -> None:
@@ -113,7 +113,7 @@ class HarmBudgets:
         for held in (self.objects, self.faults, self._budgets):
             held.pop(name, None)
 
-    def _take(self, found: api.HarmBudget) -> bool:
+    def _apply(self, found: api.HarmBudget) -> bool:
         """Read a budget, and return whether it states anything else than before."""
         name = found.metadata.name
         before = self.objects.get(name)
@@ -148,26 +148,26 @@ class HarmBudgets:
 
 
 class _Budgets:
-    def __init__(self, told: HarmBudgets) -> None:
-        self._told = told
+    def __init__(self, reported: HarmBudgets) -> None:
+        self._reported = reported
 
     def received(self, objects: list[api.HarmBudget]) -> list[api.HarmBudget]:
         return objects
 
     def replaced(self, objects: list[api.HarmBudget], resource_version: str) -> None:
         del resource_version
-        self._told.replace(objects)
+        self._reported.replace(objects)
 
     def applied(self, obj: api.HarmBudget) -> None:
-        self._told.apply(obj)
+        self._reported.apply(obj)
 
     def deleted(self, obj: api.HarmBudget) -> None:
-        self._told.remove(obj.metadata.name)
+        self._reported.remove(obj.metadata.name)
 
 
 class _Namespaces:
-    def __init__(self, told: HarmBudgets) -> None:
-        self._told = told
+    def __init__(self, reported: HarmBudgets) -> None:
+        self._reported = reported
 
     def received(self, objects: list[Namespace]) -> list[Namespace]:
         for each in objects:
@@ -178,7 +178,7 @@ class _Namespaces:
         """A list is complete; objects deleted since count no more."""
 
     def applied(self, obj: Namespace) -> None:
-        self._told.label(obj.metadata.name, obj.metadata.labels or {})
+        self._reported.label(obj.metadata.name, obj.metadata.labels or {})
 
     def deleted(self, obj: Namespace) -> None:
-        self._told.label(obj.metadata.name, None)
+        self._reported.label(obj.metadata.name, None)

@@ -2,7 +2,7 @@
 
 All planes ask one governor, so that a loop may lead through several of them: one place names it,
 with all its members, in an event on each, in a metric, and in the conditions of what waits
-(`said_of`, which planes put there). Planes say by which object a line of work is known. In what
+(`said_of`, which planes put there). Planes say by which object a lineage is known. In what
 tenants read, work of other namespaces has a number. Displacements that are not recorded yet are
 taken back where that fails, so that a pair is named once its last ones are.
 
@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.held_pairs import Families
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.disruptions.questions import Hold, Loop, Question
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
@@ -73,7 +73,7 @@ class LoopNotices:
         self._unwritten: Counter[Pair] = Counter()
         self._pairs: dict[Families, list[str]] = {}  # with their names
         # By names: when the hold ends that was told last.
-        self._told: dict[tuple[str, ...], Nanos] = {}
+        self._reported: dict[tuple[str, ...], Nanos] = {}
         self._loops: dict[tuple[Lineage, ...], Loop] = {}
         self._said: dict[Lineage, str] = {}
         self._busy = False
@@ -84,10 +84,10 @@ class LoopNotices:
         """Know a lineage that was part of a displacement by this object."""
         self._known[lineage] = known
 
-    def again(self, party: Party, known: Reference) -> None:
+    def again(self, participant: Participant, known: Reference) -> None:
         """Know a lineage by its new object, if it was part of a displacement."""
-        if party.lineage in self._known:
-            self._known[party.lineage] = known
+        if participant.lineage in self._known:
+            self._known[participant.lineage] = known
 
     @property
     def knows_any(self) -> bool:
@@ -124,7 +124,7 @@ class LoopNotices:
         finally:
             self._busy = False
         if len(self._known) > _KEPT:
-            concerned = (name for name in self._known if self._governor.concerns(Party(name)))
+            concerned = (name for name in self._known if self._governor.concerns(Participant(name)))
             self._known = {name: self._known[name] for name in concerned}
 
     async def _show_pairs(self, now: Nanos) -> None:
@@ -141,12 +141,12 @@ class LoopNotices:
             names = [self._name(each.lineage) for each in (asked.preemptor, asked.victim)]
             self._pairs[pair] = names
             # A family that grows has another name, and what is held goes and comes with it.
-            told = self._told.pop(tuple(names), Nanos(0))
-            if told < now:
+            reported = self._reported.pop(tuple(names), Nanos(0))
+            if reported < now:
                 await self._announce_pair(asked, hold, names, now)
-            self._told[tuple(names)] = max(told, hold.until)
-            while len(self._told) > _KEPT:
-                del self._told[next(iter(self._told))]
+            self._reported[tuple(names)] = max(reported, hold.until)
+            while len(self._reported) > _KEPT:
+                del self._reported[next(iter(self._reported))]
         self._count_pairs(before)
 
     def _count_pairs(self, before: Counter[tuple[str, ...]]) -> None:

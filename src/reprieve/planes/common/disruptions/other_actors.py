@@ -10,7 +10,7 @@ Read are two things beside what the scheduling plane sees of pods:
   of its controller.
 
 Such rows protect their victim and are nobody's fault. They are told once, by whatever said it: the
-same object, and what happened to a line of work within one second. What an API server has still to
+same object, and what happened to a lineage within one second. What an API server has still to
 say of it is known after a restart, too. Tenants may write events: of a namespace a thousand count
 within a day, and one that is told of the future or of no time at all counts once.
 Source: specification of disruptions, section 3.
@@ -34,8 +34,8 @@ from reprieve.api import kueue
 from reprieve.api.reprieve import Metadata, ObjectRef
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import KEPT, Actor, Displacement
-from reprieve.engine.disruptions.lineage import Identity, Party, party_of
-from reprieve.intake.lineage import controller_uid, lineage_label, workload_party
+from reprieve.engine.disruptions.lineage import Identity, Participant, participant_of
+from reprieve.intake.lineage import controller_uid, lineage_label, workload_participant
 from reprieve.intake.quota_workloads import JOB_UID, condition_of, is_true
 from reprieve.kube.each_object import EachObject
 from reprieve.kube.errors import ApiError
@@ -132,7 +132,7 @@ class OtherActors:
         async with asyncio.TaskGroup() as group:
             group.create_task(workloads.run())
             group.create_task(events.run())
-            group.create_task(self._take_events())
+            group.create_task(self._read_events())
 
     # Kueue.
 
@@ -149,7 +149,7 @@ class OtherActors:
         said = instant_or_none(evicted.last_transition_time) or Nanos(0)
         at = self._instant(said)
         # A protection asks for no weak link; without one a late row has nothing folded anew.
-        victim = replace(workload_party(workload, owner, ""), weak="")
+        victim = replace(workload_participant(workload, owner, ""), weak="")
         row = Displacement(at, Actor.OTHER, None, victim, metadata.uid)
         if self.displaced(row, said):
             log.info("%s/%s was preempted by Kueue", metadata.namespace, metadata.name)
@@ -174,7 +174,7 @@ class OtherActors:
             self._events.get_nowait()
         self._events.put_nowait((event, kind))
 
-    async def _take_events(self) -> None:
+    async def _read_events(self) -> None:
         while True:
             event, kind = await self._events.get()
             about = event.involved_object
@@ -184,7 +184,9 @@ class OtherActors:
             if (about.uid, once) in self._known or not self._has_room(about.namespace):
                 continue
             at = self._instant(said)
-            row = Displacement(at, Actor.OTHER, None, await self._party(about, kind), about.uid)
+            row = Displacement(
+                at, Actor.OTHER, None, await self._participant(about, kind), about.uid
+            )
             if self.displaced(row, once):
                 self._count(about.namespace)
                 log.info(
@@ -194,7 +196,7 @@ class OtherActors:
                     about.name,
                 )
 
-    async def _party(self, about: ObjectRef, kind: Resource) -> Party:
+    async def _participant(self, about: ObjectRef, kind: Resource) -> Participant:
         """Return the lineage of an object; of a deleted one it is one of its own."""
         owner = label = ""
         try:
@@ -204,7 +206,9 @@ class OtherActors:
         else:
             if (found.get("metadata") or {}).get("uid", "") == about.uid:
                 owner, label = controller_uid(found), lineage_label(found)
-        return party_of(Identity(about.uid, about.namespace, about.namespace, owner, label=label))
+        return participant_of(
+            Identity(about.uid, about.namespace, about.namespace, owner, label=label)
+        )
 
     def _has_room(self, namespace: str) -> bool:
         """Whether an event of a namespace counts."""

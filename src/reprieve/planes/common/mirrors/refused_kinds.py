@@ -53,7 +53,7 @@ class RefusedKinds:
         self._log = log
         self._effect = effect
         self._absent: set[Resource] = set()
-        self._told: set[Resource] = set()
+        self._reported: set[Resource] = set()
         self._refused = asyncio.Event()
 
     def report(self, trouble: Exception) -> None:
@@ -87,7 +87,7 @@ class RefusedKinds:
                 await self._clock.sleep(_LOOK_AGAIN)
                 self._refused.set()
             else:
-                self._told.clear()
+                self._reported.clear()
 
     async def _ask(self, read: _Read) -> None:
         resource = read.resource
@@ -99,6 +99,6 @@ class RefusedKinds:
         except ApiError:
             return  # asked again
         self._absent.discard(resource)
-        if resource not in self._told:
-            self._told.add(resource)
+        if resource not in self._reported:
+            self._reported.add(resource)
             self._log.warning("%s; %s until it is granted", read.error, self._effect)

@@ -14,13 +14,13 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Action
 from reprieve.engine.demands import Beside
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.waiting.faults import Faults
 from reprieve.execution.carried import Carried
-from reprieve.execution.notices import is_told
+from reprieve.execution.notices import is_notified
 from reprieve.execution.records.book import Book
-from reprieve.execution.records.intents import IntentTaken
+from reprieve.execution.records.intents import IntentExists
 from reprieve.kube.errors import ApiError, Conflict
 from reprieve.planes.common.disruptions.displacements import Issued
 from reprieve.planes.idle.context import IdleContext, log
@@ -67,7 +67,7 @@ class CarryOut:
         action_of: Callable[[Reference], Action],
         again: Callable[[Nanos], None],
         placed: Callable[[Plan], bool],
-        returning: Callable[[Plan], Party | None],
+        returning: Callable[[Plan], Participant | None],
         holds_quota: Callable[[str], bool],
     ) -> None:
         self._placed = placed
@@ -104,10 +104,10 @@ class CarryOut:
                 case _:
                     assert_never(effect)
 
-    def _tell_once(self, told: TellOnce) -> None:
+    def _tell_once(self, reported: TellOnce) -> None:
         self._context.say_once(
-            f"{told.subject.uid}/{told.text.message}",
-            lambda: self._context.announce(told.subject, told.text),
+            f"{reported.subject.uid}/{reported.text.message}",
+            lambda: self._context.announce(reported.subject, reported.text),
         )
 
     async def begin(
@@ -179,18 +179,18 @@ class CarryOut:
                 beside=self._beside(plan),
                 notices=self._open_intents.grants(plan),
             )
-        except (IntentTaken, Conflict) as stale:
-            self._displacements.told.take_back(issued)
+        except (IntentExists, Conflict) as stale:
+            self._displacements.reported.withdraw(issued)
             log.info("plan %s is stale: %s", plan.id, stale)
             self._again(Nanos(context.clock.wall() + _RETRY))
             return None
         except ApiError as failure:
-            self._displacements.told.take_back(issued)
+            self._displacements.reported.withdraw(issued)
             self._tell_unrecorded(plan, failure)
             return None
-        self._displacements.told.recorded(intent.metadata.name, issued)
+        self._displacements.reported.recorded(intent.metadata.name, issued)
         self._unrecorded.forget(plan.id)
-        if is_told(intent):
+        if is_notified(intent):
             self._open_intents.begin_noticed(plan, intent, self.hold)
             context.metrics.count_plan(plan.id, plan.plane, "committed")
             return None

@@ -33,7 +33,7 @@ def debt_of(
         now: wall time.
     """
     losses: list[Loss] = []
-    taken: list[tuple[Nanos, int]] = []
+    chosen: list[tuple[Nanos, int]] = []
     for record in records:
         spec = record.spec
         if spec.dry_run or not spec.stages:
@@ -42,14 +42,14 @@ def debt_of(
         if not now - WITHIN < at <= now:
             continue
         if spec.preemptor_lineage in lineages:
-            taken.append((at, _devices(spec.victims, names)))
+            chosen.append((at, _devices(spec.victims, names)))
         stayed = {each.uid for each in record.status.victims if each.state in _STAYED}
         gone = [each for each in _of(spec.victims, lineages) if each.root.uid not in stayed]
         if gone:
             asked = _said_by_idle(record) != _COULD_NOT
             devices, name = _devices(gone, names), record.metadata.name
             losses.append(Loss(at, name, spec.preemptor_lineage, devices, spec.depth, asked))
-    return debt(losses, taken, now)
+    return debt(losses, chosen, now)
 
 
 def _of(victims: Iterable[Victim], lineages: Collection[str]) -> Iterable[Victim]:

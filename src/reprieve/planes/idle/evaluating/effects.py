@@ -93,9 +93,9 @@ def answers_of(evaluation: Evaluation, policy: Policy) -> Iterator[Effect]:
     for declined in evaluation.declined:
         yield CountDeclined(declined)
         yield Log(logging.DEBUG, f"{declined.subject.name}: {declined_text(declined)}")
-        told = not_served(declined, by_sum=policy.fit is Fit.SUM)
-        if told is not None:
-            yield TellOnce(declined.subject, told)
+        reported = not_served(declined, by_sum=policy.fit is Fit.SUM)
+        if reported is not None:
+            yield TellOnce(declined.subject, reported)
     if evaluation.next_due is not None:
         yield EvaluateAt(evaluation.next_due)
 

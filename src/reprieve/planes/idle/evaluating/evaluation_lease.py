@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_micro, parse_instant
-from reprieve.engine.idle.evaluation_lease import DURATION_SECONDS, NAME, LeaseState, may_take
+from reprieve.engine.idle.evaluation_lease import DURATION_SECONDS, NAME, LeaseState, may_acquire
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from reprieve.kube.own_writer import OwnWriter
@@ -33,15 +33,15 @@ async def evaluation_lease(
         ApiError: the Lease cannot be read or written for another reason than somebody else.
     """
     writer = client.at(Priority.LEASE)
-    taken = await _take(writer, namespace, holder, clock)
+    chosen = await _acquire(writer, namespace, holder, clock)
     try:
-        yield taken is not None
+        yield chosen is not None
     finally:
-        if taken is not None:
-            await _release(writer, taken)
+        if chosen is not None:
+            await _release(writer, chosen)
 
 
-async def _take(client: OwnWriter, namespace: str, holder: str, clock: Clock) -> Json | None:
+async def _acquire(client: OwnWriter, namespace: str, holder: str, clock: Clock) -> Json | None:
     now = clock.wall()
     spec = {
         "holderIdentity": holder,
@@ -57,7 +57,7 @@ async def _take(client: OwnWriter, namespace: str, holder: str, clock: Clock) ->
             return await client.create(LEASES, {"metadata": metadata, "spec": spec}, dict)
         except AlreadyExists:
             return None
-    if not may_take(_state(lease.get("spec") or {}), holder, now):
+    if not may_acquire(_state(lease.get("spec") or {}), holder, now):
         return None
     try:
         return await client.replace(LEASES, {**lease, "spec": spec}, dict)

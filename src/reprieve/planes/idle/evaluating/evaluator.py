@@ -158,7 +158,7 @@ class Evaluator:
         if not context.read_only and not context.dry_run and context.fence.open:
             await self.open_intents.reconcile()
         elif context.read_only:
-            self.open_intents.notices.taken_over(Plane.IDLE)  # nothing is told by this plane
+            self.open_intents.notices.inherited(Plane.IDLE)  # nothing is told by this plane
 
     async def _once(self) -> None:
         context = self._context
@@ -296,7 +296,7 @@ class Evaluator:
         """Set aside whose evaluation ended an earlier process."""
         suspects = self._context.decision_limit.suspects
         for each in snapshot.workloads:
-            until = suspects.taken(Plane.IDLE, each.key)
+            until = suspects.pop_delay(Plane.IDLE, each.key)
             if until is not None:
                 ended = Ended(each.key, (until - self._context.clock.monotonic()) // SECOND + 1)
                 log.error("%s; it is retried when it changes, too", ended)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable
 from kubeworld.units.clock import Clock
 from kubeworld.units.instants import format_instant
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 from reprieve.engine.disruptions.questions import BudgetHold, Hold
 from reprieve.engine.harm_budgets.asking import Asking, Evaluated
 from reprieve.engine.harm_budgets.budget import Harm, HarmSide
 from reprieve.engine.idle.model import Workload
 from reprieve.engine.plan import Plan, Plane
 from reprieve.planes.idle.context import log
-from reprieve.planes.idle.evaluating.lines import Lines
+from reprieve.planes.idle.evaluating.lineages import RootLineages
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 
@@ -30,10 +30,14 @@ class IdleHarm:
     """Queries the budgets. `lost_with`: the device seconds that are lost with a root."""
 
     def __init__(
-        self, governor: Governor, lines: Lines, clock: Clock, lost_with: Callable[[Reference], int]
+        self,
+        governor: Governor,
+        lineages: RootLineages,
+        clock: Clock,
+        lost_with: Callable[[Reference], int],
     ) -> None:
         self._governor = governor
-        self._lines = lines
+        self._lineages = lineages
         self._clock = clock
         self._lost_with = lost_with
         self._asking = Asking(governor.harm, Plane.IDLE)
@@ -63,10 +67,10 @@ class IdleHarm:
                 known = losses[uid] = self._lost_with(roots[uid])
             return known
 
-        rows = [(uid, root.namespace, self._lines.priority(root)) for uid, root in roots.items()]
+        rows = [(uid, root.namespace, self._lineages.priority(root)) for uid, root in roots.items()]
         with self._governor.guard:
             held = self._asking.held(
-                key, asks, now, rows, lost, lambda uid: self._lines.of(roots[uid]).lineage
+                key, asks, now, rows, lost, lambda uid: self._lineages.of(roots[uid]).lineage
             )
         if not key:
             for uid, hold in held.items():
@@ -124,9 +128,13 @@ class IdleHarm:
 
     def side(self, root: Reference) -> HarmSide:
         """Return how budgets know a root."""
-        line = self._lines.of(root)
-        return HarmSide(root.namespace, "", self._lines.priority(root), line.lineage)
+        lineage = self._lineages.of(root)
+        return HarmSide(root.namespace, "", self._lineages.priority(root), lineage.lineage)
 
-    def asking(self, party: Party | None, priority: int | None) -> HarmSide | None:
+    def asking(self, participant: Participant | None, priority: int | None) -> HarmSide | None:
         """Return how budgets know a demand."""
-        return None if party is None else HarmSide(party.tenant, "", priority, party.lineage)
+        return (
+            None
+            if participant is None
+            else HarmSide(participant.tenant, "", priority, participant.lineage)
+        )

@@ -174,7 +174,7 @@ class Marks:
             GpuWorkload,
         )
 
-    async def take_back(
+    async def remove(
         self,
         intent: Preemption,
         victim: Victim,

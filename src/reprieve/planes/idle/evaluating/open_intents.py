@@ -37,12 +37,12 @@ from reprieve.execution.fence import Deposed
 from reprieve.execution.letting_save import LettingSave
 from reprieve.execution.notices import Asking, Notices
 from reprieve.execution.records.book import Book
-from reprieve.execution.records.intents import IntentTaken
+from reprieve.execution.records.intents import IntentExists
 from reprieve.intake.cluster.metadata import notice_in
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
-from reprieve.planes.idle.evaluating.lines import party_of_root
+from reprieve.planes.idle.evaluating.lineages import participant_of_root
 from reprieve.planes.idle.evaluating.victims import IdleVictims
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
@@ -182,9 +182,9 @@ class OpenIntents:
             key_of(plan.preemptor.namespace, plan.preemptor.name)
         )
         return AtStake(
-            party_of_root(demand.root).lineage if demand else "",
+            participant_of_root(demand.root).lineage if demand else "",
             [
-                Stake(party_of_root(each.root).lineage, self._roots.lost_with(each.root))
+                Stake(participant_of_root(each.root).lineage, self._roots.lost_with(each.root))
                 for each in plan.victims
             ],
         )
@@ -203,7 +203,7 @@ class OpenIntents:
         await self._read_parts()
         self._resume_open()
         if not self._resuming:
-            self.notices.taken_over(Plane.IDLE)
+            self.notices.inherited(Plane.IDLE)
         await self._adopt()
         await self._executor.reconcile()
         clock = self._context.clock
@@ -339,7 +339,7 @@ class OpenIntents:
             intent = await self._book.write(
                 plan, actions=[self._action_of(held.root)], at_stake=self.at_stake(plan)
             )
-        except (IntentTaken, Conflict):
+        except (IntentExists, Conflict):
             return
         name = intent.metadata.name
         log.info("%s was in phase Preempting: %s resumes its preemption", held.key, name)
@@ -350,8 +350,8 @@ class OpenIntents:
         if record is not None:
             log.info("plan %s %s: %s", each.intent.spec.plan_id, *_ending(record))
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
-        told, lost = self._displacements.told, self.notices.lost(each.intent)
-        told.ended(each.name, evicted, interrupted=each.interrupted, lost=lost)
+        reported, lost = self._displacements.reported, self.notices.lost(each.intent)
+        reported.ended(each.name, evicted, interrupted=each.interrupted, lost=lost)
         self._victims.forget(each.intent)
         self._plans.pop(each.intent.spec.plan_id, None)
 

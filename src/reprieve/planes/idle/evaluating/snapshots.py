@@ -70,7 +70,7 @@ class Snapshots:
         self._revision = 0
         self._use = None if watches.nodes is None else NodeUse(watches.pods.cache)
 
-    def take(
+    def snapshot(
         self, claims: Mapping[Uid, GpuWorkloadKey | None], placements: Iterable[Placement]
     ) -> IdleSnapshot:
         """Return a snapshot under these claims; `placements`: nodes that open intents keep."""
@@ -275,12 +275,12 @@ class Snapshots:
         if self._watches.nodes is None or self._use is None:
             return
         claimed = self._watches.claimed
-        taken, classes = claimed.taken(), claimed.extended
+        chosen, classes = claimed.allocated(), claimed.extended
         for record in self._watches.nodes.cache:
             offered, used = record.offered, self._use.of(record.name)
             if classes:
                 # Devices of classes stand in no node's allocatable: each is free or has its claim.
-                free = claimed.free_on(record.name, taken)
+                free = claimed.free_on(record.name, chosen)
                 used = {n: a for n, a in used.items() if n in offered or n not in classes}
                 offered = {**free, **offered}
             yield node_row(record.name, offered, used)

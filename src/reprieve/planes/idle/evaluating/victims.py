@@ -106,7 +106,7 @@ class IdleVictims:
 
     # What the executor asks.
 
-    def is_told_first(self, victim: Victim) -> bool:
+    def gets_notice(self, victim: Victim) -> bool:
         return True
 
     async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
@@ -186,7 +186,7 @@ class IdleVictims:
                 return
             if shown.marked:
                 found, by_uid = shown.found, contest.lost
-                await self._marks.take_back(intent, victim, found, why, by_uid=by_uid)
+                await self._marks.remove(intent, victim, found, why, by_uid=by_uid)
             else:
                 await self._marks.touch(intent, shown.found)
 

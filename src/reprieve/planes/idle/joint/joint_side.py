@@ -16,7 +16,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.api.core import KueueWorkload
 from reprieve.api.reprieve import PreemptionSpec
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.lineage import Lineage, Party, owner_lineage
+from reprieve.engine.disruptions.lineage import Lineage, Participant, owner_lineage
 from reprieve.engine.idle.asking import idle_work, waits_for_quota
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Workload
 from reprieve.engine.idle.outcome import Evaluation
@@ -60,7 +60,7 @@ def lineages_of(root: Reference, pods: Iterable[PodRecord]) -> list[Lineage]:
 
 def displaced_lately(governor: Governor, lineages: Iterable[Lineage], now: Nanos) -> bool:
     """Whether work of these lineages was displaced for others within the governor's window."""
-    return any(governor.displaced(Party(each), now) for each in lineages)
+    return any(governor.displaced(Participant(each), now) for each in lineages)
 
 
 class JointSide:
@@ -322,7 +322,7 @@ class JointSide:
             for pod in row.pods
         )
 
-    def returning(self, plan: Plan, governor: Governor) -> Party | None:
+    def returning(self, plan: Plan, governor: Governor) -> Participant | None:
         """Return as whom the demand of a plan was displaced, None where it was not.
 
         Pods of a Deployment are known by its ReplicaSet, the demand by the Deployment.
@@ -333,7 +333,9 @@ class JointSide:
             return None
         lineages = lineages_of(held.root, self._ownership.pods_of(held.root))
         now = self._now()
-        return next((Party(e) for e in lineages if governor.displaced(Party(e), now)), None)
+        return next(
+            (Participant(e) for e in lineages if governor.displaced(Participant(e), now)), None
+        )
 
     def places(self, plan: Plan) -> bool:
         """Whether our scheduling plane is the one that places the demand of a plan."""

@@ -52,15 +52,15 @@ class Mixtures:
         evaluation: Evaluation,
         work: IdleWork,
         units: Units,
-        taken: Collection[Uid],
+        chosen: Collection[Uid],
         now: Nanos,
     ) -> dict[GpuWorkloadKey, Mixed]:
-        """Return the idle victims of demands; `units`: what may be, `taken`: roots that are."""
+        """Return the idle victims of demands; `units`: what may be, `chosen`: roots that are."""
         scheduling = self._joint.scheduling
         if scheduling is None or not snapshot.nodes:
             return {}
         found: dict[GpuWorkloadKey, Mixed] = {}
-        gone = set(taken)
+        gone = set(chosen)
         costly = {each.demand.key: each for each in costly_demands(snapshot, evaluation)}
         for demand in self._in_turn(snapshot, evaluation, costly):
             own = costly.get(demand.key)

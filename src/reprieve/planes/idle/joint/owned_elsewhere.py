@@ -12,7 +12,7 @@ from reprieve.api.core import KueueWorkload
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.plan import Plane
 from reprieve.execution.records.demands import names_of
-from reprieve.planes.idle.evaluating.lines import party_of_root
+from reprieve.planes.idle.evaluating.lineages import participant_of_root
 from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkload
 
@@ -33,7 +33,7 @@ def demand_names(
     held: TrackedWorkload, pods: Iterable[PodRecord], kueue: Iterable[KueueWorkload]
 ) -> Iterator[str]:
     """Yield by what the demand of a GpuWorkload is known."""
-    yield party_of_root(held.root).lineage
+    yield participant_of_root(held.root).lineage
     for pod in pods:
         yield pod.uid
         if pod.row.group:

@@ -55,7 +55,7 @@ class Releases:
         self._foreign = foreign
         self._ownership = ownership
         self._kueue_of = kueue_of
-        self._told: OrderedDict[GpuWorkloadKey, str] = OrderedDict()
+        self._reported: OrderedDict[GpuWorkloadKey, str] = OrderedDict()
         # Demands that have to be asked about again before anything is said of them.
         self.unanswered: frozenset[GpuWorkloadKey] = frozenset()
 
@@ -163,17 +163,17 @@ class Releases:
 
     def _log_answer(self, demand: Workload, why: str) -> None:
         """Log why nothing is evicted, once for each answer."""
-        if self._told.get(demand.key, "") != why:
+        if self._reported.get(demand.key, "") != why:
             log.log(
                 logging.INFO if why else logging.DEBUG,
                 "%s waits for quota, and no idle work is evicted for it: %s",
                 demand.key,
                 why,
             )
-        self._told[demand.key] = why
-        self._told.move_to_end(demand.key)
-        while len(self._told) > _REMEMBERED:
-            self._told.popitem(last=False)
+        self._reported[demand.key] = why
+        self._reported.move_to_end(demand.key)
+        while len(self._reported) > _REMEMBERED:
+            self._reported.popitem(last=False)
 
 
 def _promise(key: str, units: Sequence[IdleUnit]) -> Promise:

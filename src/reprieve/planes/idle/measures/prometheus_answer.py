@@ -152,7 +152,7 @@ class VectorParser:
     def _read(self, text: bytes) -> None:
         position = 0
         while found := _SERIES.match(text, position):
-            self._take(found[1])
+            self._consume(found[1])
             position = found.end()
         after = _BETWEEN.match(text, position)
         position = after.end() if after else position
@@ -165,7 +165,7 @@ class VectorParser:
         else:
             self._series = rest
 
-    def _take(self, text: bytes) -> None:
+    def _consume(self, text: bytes) -> None:
         try:
             series = msgspec.json.decode(text, type=_Series)
         except _UNREADABLE as error:

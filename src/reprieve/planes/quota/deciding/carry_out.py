@@ -36,9 +36,9 @@ from reprieve.planes.quota.deciding.effects import (
     ReplaceNode,
     RetryAt,
     Sample,
-    TakeBack,
     TellFault,
     TellUnplaced,
+    Undo,
 )
 from reprieve.planes.quota.deciding.failed_nodes import FailedNodes
 from reprieve.planes.quota.deciding.held_pairs import HeldPairs
@@ -107,8 +107,8 @@ class CarryOut:
                 self._nodes.refused(queue)
             case Preempt():
                 self._issue(effect)
-            case TakeBack(entry, fault):
-                self._take_back(entry, fault)
+            case Undo(entry, fault):
+                self._undo(entry, fault)
             case Admit(entry):
                 self._admissions.admit(entry)
                 self._waiting.admitted(entry.workload.key)
@@ -181,9 +181,9 @@ class CarryOut:
                 self._held_pairs.issued(entry.workload, marking.victim)
             self._spawn(self._carry(effect, preemptor))
         except Exception as fault:
-            self._take_back(entry, fault)
+            self._undo(entry, fault)
 
-    def _take_back(self, entry: Entry, fault: Exception) -> None:
+    def _undo(self, entry: Entry, fault: Exception) -> None:
         key = entry.workload.key
         log.error("the preemptions for %s are not issued", key, exc_info=fault)
         failed = {target.holder.key for target in entry.issued}

@@ -12,7 +12,7 @@
 | has candidates that are spared for a time | its ClusterQueue is tried again then |
 
 Nothing is done here: `carry_out` does it, in the order of the list. One whose effects cannot be
-worked out is taken back (`TakeBack`), and costs the others nothing. Source: specification of the
+worked out is taken back (`Undo`), and costs the others nothing. Source: specification of the
 quota plane, sections 8 and 9; the design's "How data flows".
 """
 
@@ -55,9 +55,9 @@ __all__ = [
     "ReplaceNode",
     "RetryAt",
     "Sample",
-    "TakeBack",
     "TellFault",
     "TellUnplaced",
+    "Undo",
     "effects_of",
     "marking_of",
 ]
@@ -74,7 +74,7 @@ class Marking:
     reason: model.Reason
     message: str
     events: tuple[EventText, ...]
-    told: EventText  # about the preemptor
+    reported: EventText  # about the preemptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeBack:
+class Undo:
     """Undo an entry whose preemptions cannot be issued."""
 
     entry: Entry
@@ -203,7 +203,7 @@ Effect: TypeAlias = (
     | NodesRefused
     | Preempt
     | Sample
-    | TakeBack
+    | Undo
     | Admit
     | ReplaceNode
     | PlaceDelayed
@@ -262,10 +262,10 @@ def effects_of(recorded: Sequence[Recorded], facts: Facts) -> Iterator[Effect]:
         elif entry.outcome not in (Outcome.ADMITTED, Outcome.NODE_PREEMPTING):
             yield Explain(entry)
     yield ExplainAlike({key: each for key, each in last.items() if each.outcome not in OF_HOLDERS})
-    told = [result for result in results if result.entries]
-    for result in told:
+    reported = [result for result in results if result.entries]
+    for result in reported:
         yield Measure(
-            facts.seconds / len(told),
+            facts.seconds / len(reported),
             bool(result.of(Outcome.ADMITTED)),
             result.skipped_preemptions,
             result.recomputations,
@@ -289,7 +289,7 @@ def _preemption(
         if plan is not None:
             yield Preempt(entry, plan, tuple(_markings(entry, facts)), decision_input)
     except Exception as fault:
-        yield TakeBack(entry, fault)
+        yield Undo(entry, fault)
 
 
 def _markings(entry: Entry, facts: Facts) -> Iterator[Marking]:
@@ -314,5 +314,5 @@ def marking_of(
     message = kueue.preemption_message(preemptor, reason, *paths)
     events = kueue.eviction_events(preemptor, victim, message, boosted)
     name = tree.names[victim_queue]
-    told = kueue.preempted_workload_event(preemptor, victim, name, boosted)
-    return Marking(victim, reason, message, events, told)
+    reported = kueue.preempted_workload_event(preemptor, victim, name, boosted)
+    return Marking(victim, reason, message, events, reported)

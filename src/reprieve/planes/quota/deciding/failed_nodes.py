@@ -80,10 +80,10 @@ class FailedNodes:
     def tell_unplaced(self, entry: Entry) -> None:
         """Emit an event with what a workload with quota lacks; the same once."""
         key, known = entry.workload.key, self._state.holdings.holders
-        told = self._unplaced.get(key)
+        reported = self._unplaced.get(key)
         self._unplaced = {name: text for name, text in self._unplaced.items() if name in known}
         workload = self._state.workload(key)
-        if workload is None or told == entry.message:
+        if workload is None or reported == entry.message:
             return
         self._unplaced[key] = entry.message
         log.info("%s: its pods get no topology assignment yet: %s", key, entry.message)
@@ -147,8 +147,8 @@ class FailedNodes:
             if stored is not None:
                 log.info("%s: %s", key, message)
                 if event:
-                    told = EventText("Normal", event, message)
-                    self._context.announce(reference_of(stored), told)
+                    reported = EventText("Normal", event, message)
+                    self._context.announce(reference_of(stored), reported)
                     self._context.quota_metrics.evicted(
                         self._state.place(stored),
                         NODE_FAILURES,

@@ -20,8 +20,8 @@ from reprieve.api.kueue import API_VERSION
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
 from reprieve.engine.disruptions.displacement import Displacement
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.lineage import Lineage, Party
-from reprieve.engine.quota.displacements import Displacements, party_of
+from reprieve.engine.disruptions.lineage import Lineage, Participant
+from reprieve.engine.quota.displacements import Displacements, participant_of
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.plans import workload_ref
 from reprieve.execution.not_evictable import NotEvictable
@@ -40,7 +40,7 @@ _FAILURES: Final = (("Finished", "Failed"), ("Evicted", "PodsReadyTimeout"))
 Lineages = tuple[Lineage, Lineage]
 
 
-def _nobody(ref: ObjectRef) -> Party | None:
+def _nobody(ref: ObjectRef) -> Participant | None:
     return None
 
 
@@ -54,10 +54,10 @@ class HeldPairs:
     def __init__(
         self,
         context: QuotaContext,
-        there: Callable[[ObjectRef], Party | None] = _nobody,
+        there: Callable[[ObjectRef], Participant | None] = _nobody,
         waits: Callable[[ObjectRef, Nanos], bool] = _unknown,
         governor: Governor | None = None,
-        lineage_of: Callable[[kueue.Workload], Party | None] = lambda workload: None,
+        lineage_of: Callable[[kueue.Workload], Participant | None] = lambda workload: None,
     ) -> None:
         """`there`: the lineage of a Workload that exists; `waits`: one waits since then.
 
@@ -83,7 +83,7 @@ class HeldPairs:
             lambda: context.writes,
         )
 
-    def take(self, before: QuotaOptions, now: QuotaOptions) -> None:
+    def use(self, before: QuotaOptions, now: QuotaOptions) -> None:
         """Use other numbers, as far as the governor has those of the quota plane."""
         if self.ledger is None:
             return
@@ -104,7 +104,7 @@ class HeldPairs:
         ledger = self.ledger
         if ledger is None:
             return
-        rows, got = [], list[tuple[Party, Nanos]]()
+        rows, got = [], list[tuple[Participant, Nanos]]()
         gone: list[Displacement] = []
         for intent in intents:
             preemptor = intent.spec.preemptor
@@ -132,14 +132,14 @@ class HeldPairs:
         ledger.fold(rows)
         for row in gone:
             ledger.governor.ended(row.victim, row.at)
-        for party, at in got:
-            ledger.governor.admitted(party, at)
+        for participant, at in got:
+            ledger.governor.admitted(participant, at)
 
     def issued(self, preemptor: Workload, victim: Workload) -> None:
         """The engine has preempted one by the other, which is to be written now."""
         if self.ledger is not None:
             for each in (preemptor, victim):
-                self._loops.remember(party_of(each).lineage, workload_ref(each))
+                self._loops.remember(participant_of(each).lineage, workload_ref(each))
             self._loops.issued(_lineages(preemptor, victim))
 
     def ended(self, intent: Preemption, evicted: Collection[str], lost: Mapping[str, int]) -> None:
@@ -152,7 +152,7 @@ class HeldPairs:
             return
         harms = []
         for victim in intent.spec.victims:
-            harm = ledger.take_harm((preemptor.uid, victim.subject.uid))
+            harm = ledger.pop_harm((preemptor.uid, victim.subject.uid))
             if harm is None:
                 continue
             with ledger.governor.guard:
@@ -186,18 +186,18 @@ class HeldPairs:
         before = condition_of(old.object.status.conditions, "Admitted") if same and old else None
         if now is None or not is_true(now) or is_true(before):
             return
-        party = self._there(_reference_of(new.object))
-        if party is not None:
-            disruptions.returns.runs(party, new.uid, parse_instant(now.last_transition_time))
+        participant = self._there(_reference_of(new.object))
+        if participant is not None:
+            disruptions.returns.runs(participant, new.uid, parse_instant(now.last_transition_time))
 
     def seen(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
         """Know a lineage that was part of a displacement by its new object."""
         if new is None or (old is not None and old.uid == new.uid) or not self._loops.knows_any:
             return
         ref, conditions = _reference_of(new.object), new.object.status.conditions
-        party = self._there(ref)
-        if party is not None and not is_true(condition_of(conditions, "Finished")):
-            self._loops.again(party, ref.reference)
+        participant = self._there(ref)
+        if participant is not None and not is_true(condition_of(conditions, "Finished")):
+            self._loops.again(participant, ref.reference)
 
     def changed(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
         """Record a Workload that fails: its job did, or its pods did not start in time.
@@ -219,10 +219,10 @@ class HeldPairs:
                 admitted = condition_of(before, "Admitted")
                 started = kind == "Evicted" and admitted is not None
                 at = parse_instant(admitted.last_transition_time) if started and admitted else None
-                party = self._there(_reference_of(new.object))
-                if party is not None:
+                participant = self._there(_reference_of(new.object))
+                if participant is not None:
                     clock = self._context.clock
-                    self.ledger.governor.failed(party, clock.wall() if at is None else at)
+                    self.ledger.governor.failed(participant, clock.wall() if at is None else at)
         if is_true(condition_of(after, "Finished")) and not is_true(
             condition_of(before, "Finished")
         ):
@@ -233,13 +233,15 @@ class HeldPairs:
         ledger = self.ledger
         if ledger is None or not ledger.governor.knows_any:
             return
-        party = self._lineage_of(workload)
-        if party is not None:
-            ledger.governor.ended(party, self._context.clock.wall())
+        participant = self._lineage_of(workload)
+        if participant is not None:
+            ledger.governor.ended(participant, self._context.clock.wall())
 
     def loop_of(self, workload: Workload) -> str:
         """Return the loop that a workload is in, in words for its namespace; empty: in none."""
-        return self._loops.said_of(party_of(workload).lineage) if self._loops.knows_any else ""
+        return (
+            self._loops.said_of(participant_of(workload).lineage) if self._loops.knows_any else ""
+        )
 
     async def show(self, now: Nanos) -> None:
         """Name whom is held now, and no other; hold those whose eviction was refused."""
@@ -249,7 +251,7 @@ class HeldPairs:
 
 
 def _lineages(preemptor: Workload, victim: Workload) -> Lineages:
-    return party_of(preemptor).lineage, party_of(victim).lineage
+    return participant_of(preemptor).lineage, participant_of(victim).lineage
 
 
 def _reference_of(workload: kueue.Workload) -> ObjectRef:

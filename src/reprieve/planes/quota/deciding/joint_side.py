@@ -49,7 +49,7 @@ class PuttingOff:
 
     `verdicts`: what the idle plane says of those that were put off before, by key; None where none
     runs here. `elsewhere`: which planes of other processes evict, by names of the demands. `asked`:
-    those of which the idle plane has to be asked after the run; `put_off`: ClusterQueues of those
+    those of which the idle plane has to be asked after the run; `deferred`: ClusterQueues of those
     that wait on.
     """
 
@@ -63,14 +63,14 @@ class PuttingOff:
         self._verdicts = verdicts
         self._elsewhere = elsewhere
         self.asked: set[str] = set()
-        self.put_off: set[str] = set()
+        self.deferred: set[str] = set()
 
-    def puts_off(self, entry: Entry) -> str:
+    def delays(self, entry: Entry) -> str:
         """Return why an entry does not preempt yet; empty if it may."""
         key = entry.workload.key
         serves = self._served_elsewhere(entry)
         if serves is not None:
-            self.put_off.add(entry.cluster_queue)
+            self.deferred.add(entry.cluster_queue)
             return _ELSEWHERE.format(serves)
         if self._verdicts is None:
             return ""
@@ -79,13 +79,13 @@ class PuttingOff:
             self.asked.add(key)
             return _LOOKED_FOR
         if verdict is Verdict.SERVED or verdict in _OPEN:
-            self.put_off.add(entry.cluster_queue)
+            self.deferred.add(entry.cluster_queue)
             return _SERVED if verdict is Verdict.SERVED else _LOOKED_FOR
         return ""
 
     def _served_elsewhere(self, entry: Entry) -> Plane | None:
         workload = entry.workload
-        lineage = "" if workload.party is None else workload.party.lineage
+        lineage = "" if workload.participant is None else workload.participant.lineage
         return self._elsewhere.get(workload.uid) or self._elsewhere.get(lineage)
 
     def refusal(
@@ -150,7 +150,7 @@ class IdleFirst:
         if not isinstance(check, PuttingOff):
             return
         now, wall = self._context.clock.monotonic(), self._context.clock.wall()
-        for waits in sorted(check.put_off):
+        for waits in sorted(check.deferred):
             # It may have started meanwhile, or what it began may have come to nothing.
             self._retry_at(waits, Nanos(wall + _UNDECIDED_FOR))
         asked = sorted(check.asked)

@@ -20,7 +20,7 @@ from reprieve.engine.lost_work import devices_of
 from reprieve.engine.notice.granting import Grant
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
-from reprieve.engine.quota.displacements import party_of
+from reprieve.engine.quota.displacements import participant_of
 from reprieve.engine.quota.holdings.holders import effective_priority
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
@@ -34,7 +34,7 @@ from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.deciding.effects import Marking, marking_of
 from reprieve.planes.quota.deciding.notice_facts import asked_by
 from reprieve.planes.quota.deciding.refused_evictions import RefusedEvictions
-from reprieve.planes.quota.deciding.victims import QuotaVictims, Told
+from reprieve.planes.quota.deciding.victims import QuotaVictims, Reported
 from reprieve.planes.quota.queue_status.meters import devices_held, lost_with
 from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
@@ -89,7 +89,7 @@ class Preemptions:
         self._spawn = spawn
         self.notices = context.notices or Notices(context.clock, context.metrics)
         self.notices.expect(Plane.QUOTA)
-        state.told.credit, state.told.pods = self.notices.credit, pods
+        state.reported.credit, state.reported.pods = self.notices.credit, pods
         # Plans of former processes whose victims save, with the keys of these.
         self._claimed: dict[str, list[str]] = {}
         self._victims = QuotaVictims(context, state, writer, refusals, pods, self._made_again)
@@ -129,7 +129,7 @@ class Preemptions:
             )
             if each.busy:
                 await self._claim(each.intent)
-        self.notices.taken_over(Plane.QUOTA)
+        self.notices.inherited(Plane.QUOTA)
         records = await self.book.log.all_whole(left.records)
         self._restore(list(map(left.known, records)), left.interrupted)
         self.notices.histories.restore(records)
@@ -165,7 +165,7 @@ class Preemptions:
             beside=self._beside(preemptor),
             notices=self._grants(preemptor, markings),
         )
-        self._victims.begin(intent, markings, self._told(plan.id, preemptor, queue))
+        self._victims.begin(intent, markings, self._reported(plan.id, preemptor, queue))
         each = await self._executor.carry(intent)
         failed = {m.victim.key for m in markings if m.victim.uid not in each.left}
         await self._recorded(key_of(preemptor))
@@ -218,7 +218,7 @@ class Preemptions:
             undone=lost * SECOND // devices if devices else 0,
             devices=devices,
             save=asked_by(stored, self._pods(each.victim.key))[1] * SECOND,
-            lineage=lineage_of(party_of(each.victim)),
+            lineage=lineage_of(participant_of(each.victim)),
         )
 
     async def _claim(self, intent: Preemption) -> None:
@@ -246,7 +246,7 @@ class Preemptions:
         for key in keys:
             state.look_at(key)
 
-    def _made_again(self, intent: Preemption, victim: Victim) -> tuple[Marking, Told] | None:
+    def _made_again(self, intent: Preemption, victim: Victim) -> tuple[Marking, Reported] | None:
         """Return how a victim in a record of a former process is marked, and which had notice."""
         state, whom = self._state, intent.spec.preemptor
         assert whom is not None, "a plan of this plane has one"
@@ -265,16 +265,16 @@ class Preemptions:
             tree,
             state.configuration.settings,
         )
-        return marking, self._told(intent.spec.plan_id, preemptor, home)
+        return marking, self._reported(intent.spec.plan_id, preemptor, home)
 
     # What is told.
 
-    def _told(self, plan: str, preemptor: Workload, queue: str) -> Told:
-        def told(marking: Marking, stored: Workload, foreign: bool) -> None:
+    def _reported(self, plan: str, preemptor: Workload, queue: str) -> Reported:
+        def reported(marking: Marking, stored: Workload, foreign: bool) -> None:
             self._report(plan, preemptor, queue, marking, stored, foreign=foreign)
             self.evicted(stored, marking)
 
-        return told
+        return reported
 
     def _report(
         self,
@@ -294,7 +294,7 @@ class Preemptions:
             ).inc(lost)
         for event in marking.events:
             self._context.announce(reference_of(stored), event)
-        self._context.announce(reference_of(preemptor), marking.told)
+        self._context.announce(reference_of(preemptor), marking.reported)
         log.info(
             "%s is preempted for %s, plan %s: %s",
             marking.victim.key,
@@ -325,7 +325,7 @@ class Preemptions:
         for each in markings:
             workload = self._state.workload(each.victim.key)
             lost = 0 if workload is None else lost_with(workload, now)
-            stakes.append(Stake(lineage_of(party_of(each.victim)), lost))
+            stakes.append(Stake(lineage_of(participant_of(each.victim)), lost))
         return AtStake(lineage_of(self._state.lineages.of(preemptor)), stakes)
 
     def _beside(self, preemptor: Workload) -> Beside | None:

@@ -41,7 +41,7 @@ class Protections:
         self._context = context
         self._watches = watches
         self._wrong: dict[str, Held[Any]] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def of(self, workload: kueue.Workload) -> tuple[int, int]:
         """Return for how many seconds an admitted workload is not preempted, nor reclaimed."""
@@ -109,11 +109,11 @@ class Protections:
         wrong, self._wrong = self._wrong, {}
         for held in wrong.values():
             for problem in filter(None, (*_said(held).problems, _delay_problem(held))):
-                if (held.uid, problem) in self._told:
+                if (held.uid, problem) in self._reported:
                     continue
-                if len(self._told) >= _KEPT:
-                    self._told.clear()
-                self._told.add((held.uid, problem))
+                if len(self._reported) >= _KEPT:
+                    self._reported.clear()
+                self._reported.add((held.uid, problem))
                 kind = type(held.object).__name__
                 log.warning("%s %s: %s", kind, held.name, problem)
                 version = kueue.API_VERSION

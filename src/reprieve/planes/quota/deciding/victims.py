@@ -25,7 +25,7 @@ from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.quota.targets.candidates import preemptor, satisfies
 from reprieve.execution.letting_save import Depth
-from reprieve.execution.notices import Member, is_told
+from reprieve.execution.notices import Member, is_notified
 from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
@@ -47,7 +47,7 @@ _MANNER: Final = Manner("gave their quota back", marked_at_once=_AT_ONCE, all_or
 _HAS_QUOTA: Final = "its preemptor has quota by now"
 
 #: Told of a victim that carries its mark, as stored, and whether it was on its way out before.
-Told: TypeAlias = Callable[[Marking, Workload, bool], None]
+Reported: TypeAlias = Callable[[Marking, Workload, bool], None]
 
 
 class QuotaVictims:
@@ -62,7 +62,7 @@ class QuotaVictims:
         writer: WorkloadStatuses,
         refusals: RefusedEvictions,
         pods: Callable[[str], Sequence[PodRow]],
-        made_again: Callable[[Preemption, Victim], tuple[Marking, Told] | None],
+        made_again: Callable[[Preemption, Victim], tuple[Marking, Reported] | None],
     ) -> None:
         """`pods`: those of a Workload; `made_again`: the marking of a victim in a record."""
         self._pods = pods
@@ -72,17 +72,17 @@ class QuotaVictims:
         self._state = state
         self._writer = writer
         # How plans of this process mark their victims, by record and victim.
-        self._markings: dict[tuple[str, str], tuple[Marking, Told]] = {}
+        self._markings: dict[tuple[str, str], tuple[Marking, Reported]] = {}
         # Since when evicted ones are waited for: monotonic.
         self._since: dict[tuple[str, str], int] = {}
         # Of them, and of those that were taken over, who was evicted for somebody else already.
         self._foreign: set[tuple[str, str]] = set()
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    def begin(self, intent: Preemption, markings: Sequence[Marking], told: Told) -> None:
+    def begin(self, intent: Preemption, markings: Sequence[Marking], reported: Reported) -> None:
         """A plan of this process is about to be carried out."""
         name = intent.metadata.name
-        self._markings.update({(name, each.victim.uid): (each, told) for each in markings})
+        self._markings.update({(name, each.victim.uid): (each, reported) for each in markings})
         preemptor = intent.spec.preemptor
         victims = [each.victim.uid for each in markings]
         self._refusals.begins(victims, None if preemptor is None else preemptor.reference)
@@ -95,7 +95,7 @@ class QuotaVictims:
             self._since.pop(_key(intent, victim), None)
             self._foreign.discard(_key(intent, victim))
 
-    def is_told_first(self, victim: Victim) -> bool:
+    def gets_notice(self, victim: Victim) -> bool:
         return True
 
     async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
@@ -144,10 +144,10 @@ class QuotaVictims:
     ) -> VictimResult | None:
         """Notify who has to know; the mark is enough for the reconciler of jobs."""
         key = _key(intent, victim)
-        marking, told = self._markings.get(key, (None, None))
-        if marking is not None and told is not None and mark is not None:
+        marking, reported = self._markings.get(key, (None, None))
+        if marking is not None and reported is not None and mark is not None:
             try:
-                told(marking, mark, key in self._foreign)
+                reported(marking, mark, key in self._foreign)
             except Exception:
                 # It is preempted all the same.
                 log.exception("the observer of the preemption of %s failed", marking.victim.key)
@@ -278,7 +278,7 @@ def _evicted_since(workload: Workload, intent: Preemption) -> bool:
 def _began_anew(workload: Workload, intent: Preemption) -> bool:
     """Return whether a victim with notice has got its quota since."""
     reserved = condition_of(workload.status.conditions, "QuotaReserved")
-    if not is_told(intent) or not is_true(reserved):
+    if not is_notified(intent) or not is_true(reserved):
         return False
     return parse_instant(reserved.last_transition_time) > parse_instant(intent.spec.decided_at)
 

@@ -49,7 +49,7 @@ class DeletionPace:
         # By owner, the one whose round began first before the others.
         self._rounds: dict[str, _Round] = {}
 
-    def take(self, owner: str, created: str, there: Callable[[], int] = lambda: 1) -> Nanos | None:
+    def count(self, owner: str, created: str, there: Callable[[], int] = lambda: 1) -> Nanos | None:
         """Count a deletion of what `owner` made at `created`; None where it may happen now.
 
         Otherwise return the wall instant to ask again at, and count nothing. `there`: how many of

@@ -44,16 +44,16 @@ class ExposureEvents:
         self._state = state
         self._composer = composer
         # By uid, oldest first.
-        self._told: dict[str, Sequence[str]] = {}
+        self._reported: dict[str, Sequence[str]] = {}
 
     def announce(self, kind: JobKind, job: Json) -> None:
         """Warn a job that cannot be suspended of what can affect its queue."""
         metadata, queue = job["metadata"], queue_name(job)
         found = settings_that_hit(self._watches, self._state, metadata["namespace"], queue)
-        if not found or self._told.get(metadata["uid"]) == found:
+        if not found or self._reported.get(metadata["uid"]) == found:
             return
-        self._told[metadata["uid"]] = found
-        if len(self._told) > _KEPT:
-            del self._told[next(iter(self._told))]
+        self._reported[metadata["uid"]] = found
+        if len(self._reported) > _KEPT:
+            del self._reported[next(iter(self._reported))]
         text = exposed(kind.kind, metadata["namespace"], queue, found)
         self._composer.announce(kind, job, EventText("Warning", NON_SUSPENDABLE, text))

@@ -49,7 +49,7 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
         if form.fullmatch(name):
             queues[label] = name
     asking = {each.name for each in workload.spec.pod_sets if _asks(each.topology_request)}
-    told = {}
+    reported = {}
     for assigned in admission.pod_set_assignments:
         selector: dict[str, str] = {}
         tolerations: list[Json] = []
@@ -73,10 +73,10 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
             gates = (TOPOLOGY_GATE,)
             if assigned.name not in asking:
                 annotations.setdefault(UNCONSTRAINED, "true")
-        told[assigned.name] = Injection(
+        reported[assigned.name] = Injection(
             assigned.count, selector, tolerations, labels, annotations, gates
         )
-    return told
+    return reported
 
 
 def mark_of(workload: Workload) -> tuple[str, str]:

@@ -170,7 +170,7 @@ class JobWorkloads:
     async def delete(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         """Delete a Workload that holds quota for what its job no longer is, at a growing pause."""
         namespace, _, name = at.partition("/")
-        due = self._pace.take(f"Workload {at}", workload.metadata.creation_timestamp or "")
+        due = self._pace.count(f"Workload {at}", workload.metadata.creation_timestamp or "")
         if due is not None:
             group = group_of(job) if kind.gate else ""
             job_name = job["metadata"]["name"]

@@ -11,11 +11,11 @@ from typing import Final
 
 from kubeworld.objects.paths import Json
 from reprieve.api import kueue
-from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.disruptions.lineage import Participant
 from reprieve.intake.lineage import (
     controller_uid,
     lineage_label,
-    workload_party,
+    workload_participant,
     workload_template,
 )
 from reprieve.intake.quota_workloads import JOB_UID
@@ -35,7 +35,7 @@ class Lineages:
         # By uid: of a Workload's spec its generation, and its digest, which takes long to make.
         self._templates: dict[str, tuple[int, str]] = {}
 
-    def of(self, workload: kueue.Workload) -> Party:
+    def of(self, workload: kueue.Workload) -> Participant:
         """Return the lineage of a Workload."""
         metadata, label = workload.metadata, ""
         references = metadata.owner_references or ()
@@ -50,7 +50,7 @@ class Lineages:
             if not above:
                 break
             owner = above
-        return workload_party(workload, owner, label, self._template(workload))
+        return workload_participant(workload, owner, label, self._template(workload))
 
     def _template(self, workload: kueue.Workload) -> str:
         uid, generation = workload.metadata.uid, workload.metadata.generation

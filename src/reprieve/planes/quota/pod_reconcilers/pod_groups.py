@@ -248,7 +248,7 @@ class GroupReconciler:
         """Report a gated member that requests more than is admitted; clear what is outdated."""
         resources = self._beyond(kind, pod, workload) if is_gated(pod, kind.gate) else ()
         if not resources:
-            await self._steps.take_in(pod)
+            await self._steps.clear_surplus(pod)
             return
         group = at.partition("/")[2]
         again = "the group is queued again with pods of one role that request the same"

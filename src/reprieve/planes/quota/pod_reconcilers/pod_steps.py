@@ -71,10 +71,10 @@ class PodSteps:
             Conflicting: an injected value contradicts one that is there.
         """
         admission = workload.status.admission
-        told = injections(self._watches, workload).get(pod_set)
-        if admission is None or told is None:
+        reported = injections(self._watches, workload).get(pod_set)
+        if admission is None or reported is None:
             return
-        if await self.writer.let_go(pod, kind.gate, told):
+        if await self.writer.let_go(pod, kind.gate, reported):
             log.info("%s/%s started", kind.kind, pod["metadata"]["name"])
             count_ungated(self._context, workload, kind.gate)
             text = f"Admitted by clusterQueue {admission.cluster_queue}"
@@ -133,7 +133,7 @@ class PodSteps:
         elif first(pod, "metadata.deletionTimestamp") or self._may_delete(kind, pod):
             await self._remove(kind, pod)
 
-    async def take_in(self, pod: Json) -> None:
+    async def clear_surplus(self, pod: Json) -> None:
         """Have a pod that was one too many, and is not any more, show that."""
         if is_surplus(pod):
             await self.writer.write_condition(pod, SURPLUS, False, "InGroup", NO_SURPLUS)
@@ -158,7 +158,7 @@ class PodSteps:
         metadata, group = pod["metadata"], group_of(pod)
         namespace, name = metadata["namespace"], metadata["name"]
         created = str(metadata.get("creationTimestamp") or "")
-        due = self._pace.take(self._pods.owner(pod), created, lambda: self._pods.number(pod))
+        due = self._pace.count(self._pods.owner(pod), created, lambda: self._pods.number(pod))
         if due is not None:
             own = group_key(namespace, group) if group else job_key(kind, namespace, name)
             self._again(at or own, due)

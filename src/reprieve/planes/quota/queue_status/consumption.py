@@ -97,7 +97,7 @@ class ConsumptionSampler:
         for key in counted:
             before = found.of(key)
             if before is None:
-                found.put(key, self._restored(key, now))
+                found.restore(key, self._restored(key, now))
             elif before.at is None or now - before.at >= every:
                 usage = self._state.tallies.of(key).usage
                 held = base_amounts((pair.resource, amount) for pair, amount in usage.items())

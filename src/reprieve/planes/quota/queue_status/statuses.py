@@ -84,7 +84,7 @@ class Statuses:
             written=lambda key, change, answer: None,
             failed=self._failed,
             fault=context.metrics.status_faults.labels(Plane.QUOTA.value).inc,
-            told=log,
+            reported=log,
             writes=lambda: context.writes,
         )
 

@@ -117,7 +117,7 @@ class Tallies:
         self._standings: dict[str, Standing] = {}
         self.changed: set[str] = set()
 
-    def put(self, workload: str, standing: Standing | None) -> None:
+    def count(self, workload: str, standing: Standing | None) -> None:
         """Count a workload by what it is now, None for nothing."""
         before = self._standings.get(workload)
         if before == standing:

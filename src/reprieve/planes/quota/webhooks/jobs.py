@@ -20,7 +20,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubeworld.objects.paths import Json, first, put
+from kubeworld.objects.paths import Json, first, set_at
 from reprieve.api.kueue_validation_jobs import (
     Kind,
     Suspension,
@@ -43,7 +43,7 @@ from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.jobs.reading import is_managed as can_be_queued
 from reprieve.jobs.reading import is_suspended
 from reprieve.jobs.training import MANAGER
-from reprieve.jobs.writing import told_runtime
+from reprieve.jobs.writing import injected_runtime
 from reprieve.planes.quota.webhooks.defaults import (
     DEFAULT,
     JobRules,
@@ -141,14 +141,14 @@ def _changing(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
             fill_in(job, namespace, tenancy, rules)
         managed = is_managed(job, namespace, tenancy, rules) and can_be_queued(kind, job)
         if managed and not is_suspended(kind, job):
-            put(job, kind.suspend, True)
+            set_at(job, kind.suspend, True)
         if managed:
             shift_numbers(kind, job)
         if kind.runtime is not None:
             # There from the start, since patches can only be added then.
             patches = first(job, kind.runtime.patches) or ()
             if not any(each.get("manager") == MANAGER for each in patches):
-                job = told_runtime(kind.runtime, job, {})
+                job = injected_runtime(kind.runtime, job, {})
         return Verdict(changed=None if job == asked.obj else job)
 
     return judge

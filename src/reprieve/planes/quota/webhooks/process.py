@@ -67,7 +67,7 @@ class ProcessWebhooks:
                     plane_hooks(self._plane, self._settings, asyncio.get_running_loop()),
                     context.clock,
                     self._turn,
-                    self._told,
+                    self._reported,
                     lambda why: context.metrics.webhook_refused.labels(why).inc(),
                 )
             ),
@@ -93,7 +93,7 @@ class ProcessWebhooks:
         while not self._plane.alone:
             await self._plane.context.clock.sleep(SECOND // 2)
 
-    def _told(self, standing: Standing, why: str) -> None:
+    def _reported(self, standing: Standing, why: str) -> None:
         self._serving = True
         self._refused = why
         if standing is not Standing.SERVING:

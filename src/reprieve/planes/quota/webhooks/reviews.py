@@ -53,7 +53,7 @@ FORBIDDEN: Final = 403
 # Of one review. What fills a body in full has some 200,000 brackets and 300,000 commas.
 _MOST_VALUES: Final = 800_000
 _DEEPEST: Final = 100
-_LONGEST_TOLD: Final = 200
+_LONGEST_REPORTED: Final = 200
 
 
 class MalformedReview(ValueError):
@@ -140,7 +140,7 @@ def conversion_review(body: bytes) -> Json:
         response["result"] = {"status": "Success"}
     except (UnknownVersion, TooManyDomains, KeyError, TypeError, AttributeError) as error:
         response["convertedObjects"] = []
-        response["result"] = {"status": "Failure", "message": str(error)[:_LONGEST_TOLD]}
+        response["result"] = {"status": "Failure", "message": str(error)[:_LONGEST_REPORTED]}
     return {**_head(review), "response": response}
 
 
@@ -184,9 +184,9 @@ def kueue_hooks(*, partial_admission: bool = True, slice_sizes: bool = True) -> 
     found = [
         changing("clusterqueues", "clusterqueue", _held_while_in_use),
         changing("resourceflavors", "resourceflavor", _held_while_in_use),
-        own("clusterqueues", "clusterqueue", _told(rules.cluster_queue_errors)),
-        own("cohorts", "cohort", _told(rules.cohort_errors)),
-        own("resourceflavors", "resourceflavor", _told(rules.resource_flavor_errors)),
+        own("clusterqueues", "clusterqueue", _reported(rules.cluster_queue_errors)),
+        own("cohorts", "cohort", _reported(rules.cohort_errors)),
+        own("resourceflavors", "resourceflavor", _reported(rules.resource_flavor_errors)),
         own("workloads workloads/status", "workload", _workload(slice_sizes)),
     ]
     if not partial_admission:
@@ -210,7 +210,7 @@ def _without_min_count(asked: Asked) -> Verdict:
     return Verdict(changed=changed)
 
 
-def _told(errors: Callable[[Mapping[str, Any]], Iterator[str]]) -> Judge:
+def _reported(errors: Callable[[Mapping[str, Any]], Iterator[str]]) -> Judge:
     return lambda asked: Verdict(tuple(errors(asked.obj)))
 
 
@@ -231,8 +231,8 @@ def _judged(judge: Judge, asked: Asked) -> Verdict:
     except Exception as error:  # whatever it is, it is ours and not the user's
         name = (asked.obj.get("metadata") or {}).get("name", "")
         log.exception("a webhook failed on %s %s/%s", asked.operation, asked.namespace, name)
-        told = f"reprieve could not check this object: {error!r}"
-        return Verdict(warnings=(told[:_LONGEST_TOLD],))
+        reported = f"reprieve could not check this object: {error!r}"
+        return Verdict(warnings=(reported[:_LONGEST_REPORTED],))
 
 
 def _answer(asked: Asked, verdict: Verdict) -> Json:

@@ -216,13 +216,13 @@ async def run_webhooks(
     hooks: Sequence[Hook],
     clock: Clock,
     turn: Callable[[], Awaitable[None]] = _at_once,
-    told: Callable[[Standing, str], None] = lambda standing, why: None,
+    reported: Callable[[Standing, str], None] = lambda standing, why: None,
     refused: Callable[[str], None] = _unheard,
 ) -> None:
     """Serve until cancelled; once `turn` has returned, register and renew.
 
     Until then certificates are read and never made, so that one process of a deployment makes them.
-    `told` hears how far it is, and why the API server refuses; `refused` what was not answered.
+    `reported` hears how far it is, and why the API server refuses; `refused` what was not answered.
 
     Raises:
         UsageError: the port cannot be listened on, or mounted files cannot be used.
@@ -231,9 +231,9 @@ async def run_webhooks(
     try:
         certificates = await _first_certificates(client, options, clock, leading)
         async with serve_webhooks(hooks, certificates, options, refused) as server:
-            told(Standing.SERVING, "")
+            reported(Standing.SERVING, "")
             place = _at(options.place, server.port)
-            shift = _Shift(client, options, hooks, clock, place, server, certificates, told)
+            shift = _Shift(client, options, hooks, clock, place, server, certificates, reported)
             while not leading.done():
                 await _pause(clock, MINUTE, leading)
                 await shift.follow()
@@ -255,7 +255,7 @@ class _Shift:
         place: Place,
         server: WebhookServer,
         certificates: Certificates,
-        told: Callable[[Standing, str], None],
+        reported: Callable[[Standing, str], None],
     ) -> None:
         self._client = client
         self._options = options
@@ -264,7 +264,7 @@ class _Shift:
         self._place = place
         self._server = server
         self._certificates = certificates
-        self._told = told
+        self._reported = reported
         self._trouble = ""
 
     async def follow(self) -> None:
@@ -296,10 +296,10 @@ class _Shift:
             # Only now does the API server trust a new authority.
             self._serve(found)
             self._trouble = ""
-            self._told(Standing.REGISTERED, "")
+            self._reported(Standing.REGISTERED, "")
         except (ApiError, UsageError) as error:
             self._warn(f"cannot register the webhooks: {error}")
-            self._told(Standing.REFUSED, str(error))
+            self._reported(Standing.REFUSED, str(error))
             return False
         return True
 

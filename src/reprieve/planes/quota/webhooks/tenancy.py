@@ -169,11 +169,11 @@ class TenancyOnTheLoop:
     def _ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         answer: Future[T] = Future()
 
-        def put() -> None:
+        def resolve() -> None:
             try:
                 answer.set_result(question(*args, **kwargs))
             except Exception as error:
                 answer.set_exception(error)
 
-        self._loop.call_soon_threadsafe(put)
+        self._loop.call_soon_threadsafe(resolve)
         return answer.result(_LONGEST_S)

@@ -84,7 +84,7 @@ class Explanations:
             self._said.pop(key, None)
             return
         if key not in self._said:
-            pause = _REWORDED if self._was_told(key) and self._budget.busy else _LATER
+            pause = _REWORDED if self._was_reported(key) and self._budget.busy else _LATER
             self._due.add_at(key, Nanos(self._context.clock.wall() + pause))
         self._said[key] = entry
 
@@ -111,7 +111,7 @@ class Explanations:
                 unexplained.discard(key)
                 self.explain(replace(twin, workload=workload))
 
-    def _was_told(self, key: str) -> bool:
+    def _was_reported(self, key: str) -> bool:
         """Return whether a Workload states why it waits, rightly or not any more."""
         workload = self._state.workload(key)
         return workload is not None and says_why(workload)
@@ -122,8 +122,8 @@ class Explanations:
         if workload is None or workload.status.admission is not None:
             return True
         condition = condition_of(workload.status.conditions, "QuotaReserved")
-        told = condition is not None and (condition.status, condition.reason, condition.message)
-        return told == ("False", entry.reason, self._message(entry))
+        reported = condition is not None and (condition.status, condition.reason, condition.message)
+        return reported == ("False", entry.reason, self._message(entry))
 
     def _message(self, entry: Entry) -> str:
         loop = self._loop_of(entry.workload)

@@ -38,7 +38,7 @@ __all__ = ["followed"]
 
 _GATED: Final = "AdmissionGated"
 _ON_HOLD: Final = "OnHold"
-_PUT_OFF: Final = ("PodsReadyTimeout", "AdmissionCheck")
+_DEFERRED: Final = ("PodsReadyTimeout", "AdmissionCheck")
 _PENDING: Final = ("PendingEvaluation", "Workload is pending evaluation in the scheduling queue")
 _CLEARED: Final = ("PendingEvaluation", "AdmissionGatedBy cleared, waiting for quota reservation")
 _REACTIVATED: Final = ("Reactivated", "The workload was reactivated")
@@ -109,7 +109,7 @@ def _requeued(
         return workload
     if condition.reason.startswith(DEACTIVATED):
         return requeued(workload, *_REACTIVATED, now)
-    if condition.reason in _PUT_OFF and over:
+    if condition.reason in _DEFERRED and over:
         return requeued(workload, *_BACKOFF, now)
     stopped: model.LocalQueue | model.ClusterQueue | None = None
     if condition.reason == "LocalQueueStopped":

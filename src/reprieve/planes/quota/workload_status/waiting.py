@@ -94,7 +94,7 @@ class Waiting:
         self._counts = WaitingCounts()
         self._said: dict[str, _Said] = {}
         self._due: DirtyKeys[str] = DirtyKeys(context.clock)
-        self._told: dict[str, Reason] = {}
+        self._reported: dict[str, Reason] = {}
         self._unlogged: DirtyKeys[str] = DirtyKeys(context.clock)
 
     async def run(self) -> None:
@@ -141,7 +141,7 @@ class Waiting:
         if found is None or row is None:
             self._counts.forget(key)
             self._said.pop(key, None)
-            self._told.pop(key, None)
+            self._reported.pop(key, None)
             self._waits_no_longer(key)
         elif row.admission is not None:
             self._said.pop(key, None)
@@ -160,13 +160,13 @@ class Waiting:
         self._context.metrics.show_waiting(Plane.QUOTA, counts)
 
     def _reserved(self, key: str, row: model.Workload) -> None:
-        found = standing(self._facts(row), row).told
+        found = standing(self._facts(row), row).reported
         if found is None:
             self._counts.forget(key)
-            self._told.pop(key, None)
+            self._reported.pop(key, None)
             self._waits_no_longer(key)
         else:
-            self._counts.put_reserved(key, found.reason)
+            self._counts.count_reserved(key, found.reason)
             self._tell_later(key, found.reason)
 
     def _pending(self, key: str, found: Workload, row: model.Workload) -> None:
@@ -186,7 +186,7 @@ class Waiting:
         if known is None:
             known = _recorded(found, row)
             if known is not None and known.reason is not None:
-                self._told.setdefault(key, known.reason)
+                self._reported.setdefault(key, known.reason)
         if known is not None and known.reason is not None:
             self._count(key, row.queue, known.reason)
             return
@@ -200,7 +200,7 @@ class Waiting:
         self._tell_later(key, closed or reason)
 
     def _tell_later(self, key: str, reason: Reason) -> None:
-        if self._told.get(key) is not reason:
+        if self._reported.get(key) is not reason:
             self._due.add_at(key, Nanos(self._context.clock.wall() + _LATER))
         decision_log = self._context.decision_log
         if decision_log is not None and decision_log.reason(Plane.QUOTA, key) is not reason:
@@ -223,9 +223,9 @@ class Waiting:
             if found is None or key in self._state.deciding:
                 return
             said = self._lookup(key, found)
-        if said is None or self._told.get(key) is said.reason:
+        if said is None or self._reported.get(key) is said.reason:
             return
-        self._told[key] = said.reason
+        self._reported[key] = said.reason
         text = waiting_event(said)
         event = EventText(text.type, text.reason, text.message)
         # Events of one action soon after each other are one event, of which the first note stays.
@@ -257,7 +257,7 @@ class Waiting:
             known = self._said.get(key)
             delayed = known is not None and known.entry.outcome is Outcome.DELAYED
             found_now.setdefault(reason, delayed_values(row) if delayed else {})
-        return Standing(found_now).told
+        return Standing(found_now).reported
 
     # Who asks
 

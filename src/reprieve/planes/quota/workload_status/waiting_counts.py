@@ -34,7 +34,7 @@ class WaitingCounts:
         self._reasons[key] = local_queue, reason
         self._doors.setdefault(local_queue, Counter())[reason] += 1
 
-    def put_reserved(self, key: str, reason: Reason) -> None:
+    def count_reserved(self, key: str, reason: Reason) -> None:
         """Count a Workload that has its quota, and waits for something else."""
         self.forget(key)
         self._reserved[key] = reason
@@ -68,12 +68,12 @@ class WaitingCounts:
             if closed is not None:
                 found[closed] += number
                 continue
-            told = self._doors.get(local_queue, Counter[Reason]())
-            found.update(told)
-            found[Reason.BEHIND_HEAD] += max(0, number - told.total())
+            reported = self._doors.get(local_queue, Counter[Reason]())
+            found.update(reported)
+            found[Reason.BEHIND_HEAD] += max(0, number - reported.total())
             name = queues.configuration.local_queues[local_queue].cluster_queue
             if _is_strict(queues, name):
-                heads[name] += told[Reason.HELD_BY_OTHERS]
+                heads[name] += reported[Reason.HELD_BY_OTHERS]
         behind = sum(number - 1 for number in heads.values() if number > 1)
         found[Reason.HELD_BY_OTHERS] -= behind
         found[Reason.BEHIND_HEAD] += behind

@@ -297,10 +297,10 @@ class WorkloadReconciler:
 
     def _count_eviction(self, stored: Workload, reason: str, message: str, cause: str) -> None:
         now = self._context.clock.wall()
-        told = f"EvictedDueTo{reason}"
+        reported = f"EvictedDueTo{reason}"
         if reason == DEACTIVATED and cause:
-            told = f"{told}DueTo{cause}"
-        self._announce(stored, "Normal", told, message)
+            reported = f"{reported}DueTo{cause}"
+        self._announce(stored, "Normal", reported, message)
         self._context.quota_metrics.evicted(
             self._state.place(stored),
             reason,

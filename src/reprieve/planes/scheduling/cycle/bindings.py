@@ -113,7 +113,7 @@ class Bindings:
     async def _bind_pod(self, unit: Unit, pod: _Placed) -> None:
         found = await self._call(pod)
         now = self._context.clock.monotonic()
-        if found.bound is Bound.TAKEN:
+        if found.bound is Bound.CHOSEN:
             # What was missed is not here yet: deciding again at once would end like this again.
             await self._context.clock.sleep(_LOOK)
             self._state.queue.done(unit, Outcome.AGAIN, self._context.clock.monotonic())
@@ -141,7 +141,7 @@ class Bindings:
             self._unseen.add(pod.row.uid)
             placed = pod.row
             self._tell_group(f"{placed.namespace}/{placed.group}" if placed.group else key)
-        elif found.bound in (Bound.FAILED, Bound.TAKEN):
+        elif found.bound in (Bound.FAILED, Bound.CHOSEN):
             if found.bound is Bound.FAILED:
                 self._failed(pod, found)
             # It comes back as an entry that is ready at once, so this pause is its backoff.
@@ -177,14 +177,14 @@ class Bindings:
         if context.dry_run:
             log.info("dry run: %s/%s would be bound to %s", row.namespace, row.name, pod.node)
             return Binding(Bound.HERE)
-        if self._turns is not None and not await self._turns.take(
+        if self._turns is not None and not await self._turns.announce(
             pod.node, row.uid, pod.mark, self._state.known_pod
         ):
             # Somebody else was faster on this node: decided again on what is there now.
             self._state.cluster.forget(row.uid)
             self._state.reserved.unreserve(pod.member)
             context.scheduler_metrics.stale_plans.inc()
-            return Binding(Bound.TAKEN)
+            return Binding(Bound.CHOSEN)
         failure = await self._prepare(pod)
         if failure:
             return Binding(Bound.FAILED, failure)

@@ -17,7 +17,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan import Plan, Plane
-from reprieve.engine.scheduling.nodes.leaving import PutOff, left_out
+from reprieve.engine.scheduling.nodes.leaving import Delayed, left_out
 from reprieve.engine.scheduling.nodes.nominations import Saving
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
@@ -114,7 +114,7 @@ class Decisions:
         """Decide about what is ready, and request the next turn."""
         clock, queue = self._context.clock, self._state.queue
         queue.flush(clock.monotonic())
-        units, more = self._take()
+        units, more = self._next_units()
         if not units and not more:
             due = queue.next_flush(clock.monotonic())
             if due is not None:
@@ -128,7 +128,7 @@ class Decisions:
                 self._after_fault(units)
                 raise
 
-    def _take(self) -> tuple[list[Unit], bool]:
+    def _next_units(self) -> tuple[list[Unit], bool]:
         """Return the units to decide about next, and whether to request more at once.
 
         One that was in a fault is decided about alone.
@@ -143,9 +143,9 @@ class Decisions:
             if unit is None:
                 break
             suspects = self._context.decision_limit.suspects
-            ended = suspects.taken(Plane.SCHEDULING, unit.name)
+            ended = suspects.pop_delay(Plane.SCHEDULING, unit.name)
             if ended is not None:
-                self._aside.put_ended(unit, ended)
+                self._aside.add_ended(unit, ended)
             if self._aside.waits(unit) or self._unrecorded.waits(unit):
                 queue.give_up(unit, clock.monotonic())
                 continue
@@ -156,15 +156,15 @@ class Decisions:
                 continue
             if unit.name in self._tried_alone:
                 if units:
-                    queue.put_back(unit, clock.monotonic())
+                    queue.restore(unit, clock.monotonic())
                     break
                 return [unit], False
             units.append(unit)
         return units, False
 
-    def _put_back(self, units: Iterable[Unit]) -> None:
+    def _restore(self, units: Iterable[Unit]) -> None:
         for unit in units:
-            self._state.queue.put_back(unit, self._context.clock.monotonic())
+            self._state.queue.restore(unit, self._context.clock.monotonic())
 
     def _glances(self, units: Sequence[Unit]) -> list[Unit]:
         """Return the first unit of each other namespace among the equals of the first one.
@@ -196,7 +196,7 @@ class Decisions:
         if len(self._tried_alone) > _MOST_TRIED_ALONE:
             self._tried_alone.clear()
         self._tried_alone.update(unit.name for unit in units)
-        self._put_back(units)
+        self._restore(units)
 
     def _set_aside(self, units: list[Unit], failure: Exception) -> bool:
         """Set aside the unit that exceeded its time; return whether it was that, and one of these.
@@ -208,7 +208,7 @@ class Decisions:
         slow = next((unit for unit in units if unit.name == failure.what), None)
         if slow is None:
             return False
-        self._put_back(unit for unit in units if unit is not slow)
+        self._restore(unit for unit in units if unit is not slow)
         self._aside.hold(slow, failure)
         self._state.queue.give_up(slow, self._context.clock.monotonic())
         return True
@@ -221,10 +221,10 @@ class Decisions:
         snapshot = self._state.cluster.snapshot()
         disturbed = self._state.disturbed
         helped = self._state.cluster.progress.helped
-        put_off = self._delays.added(self._deferrals.of(units), units)
-        put_off = replace(put_off, saving=self._saving())
+        deferred = self._delays.added(self._deferrals.of(units), units)
+        deferred = replace(deferred, saving=self._saving())
         stands = {unit: stand for unit in units if (stand := self._futile.stand(unit)) is not None}
-        units = self._answered(units, stands, snapshot, put_off)
+        units = self._answered(units, stands, snapshot, deferred)
         if not units:
             return
         decided, left = await self.loop.solver.run(
@@ -241,17 +241,17 @@ class Decisions:
             self._preempt_pod,
             self._holds(units),
             self._waiting.is_sampled,
-            put_off,
+            deferred,
             self._glances(units),
         )
-        self._put_back(left)
+        self._restore(left)
         doubtful = self._state.disturbed != disturbed
         for each in decided:
             self._tried_alone.discard(each.unit.name)
             self._glanced.discard(each.unit.name)
             self._aside.forget(each.unit)
             try:
-                held = self._commit(each, snapshot, doubtful, put_off)
+                held = self._commit(each, snapshot, doubtful, deferred)
             except Exception:
                 # A fault of ours in one unit is an error of that unit, and of nobody else's.
                 log.exception("the decision about %s was not carried out", each.unit.name)
@@ -259,40 +259,40 @@ class Decisions:
                 held = False
             # Those after it were decided with it in place.
             doubtful = doubtful or not held
-            self._after(each, put_off)
+            self._after(each, deferred)
             self._state.queue.tried_on(each.unit, helped if lacks(each.attempt) else None)
             if held:
-                self._keep(each, stands.get(each.unit), put_off)
+                self._keep(each, stands.get(each.unit), deferred)
 
     def _answered(
         self,
         units: list[Unit],
         stands: Mapping[Unit, Stand],
         snapshot: Snapshot,
-        put_off: PutOff,
+        deferred: Delayed,
     ) -> list[Unit]:
         """Reject those at the front whose shape was rejected on this stand; return the others."""
         for number, unit in enumerate(units):
             stand = stands.get(unit)
             known = None if stand is None else self._futile.answer(unit, stand)
-            if known is None or put_off.concerns(unit):
+            if known is None or deferred.concerns(unit):
                 return units[number:]
             each = Decided(unit, known, 0)
-            self._commit(each, snapshot, False, put_off)
-            self._after(each, put_off)
+            self._commit(each, snapshot, False, deferred)
+            self._after(each, deferred)
             self._state.queue.tried_on(unit, self._state.cluster.progress.helped)
-            self._keep(each, stand, put_off)
+            self._keep(each, stand, deferred)
         return []
 
-    def _keep(self, decided: Decided, stand: Stand | None, put_off: PutOff) -> None:
+    def _keep(self, decided: Decided, stand: Stand | None, deferred: Delayed) -> None:
         """Keep what a unit was rejected on, if it is no use to try it again on that."""
         attempt = decided.attempt
         if stand is None or attempt is None:
             return
-        if self._futile.rejected(stand, attempt, put_off):
+        if self._futile.rejected(stand, attempt, deferred):
             self._state.queue.note(decided.unit, stand)
 
-    def _after(self, decided: Decided, put_off: PutOff) -> None:
+    def _after(self, decided: Decided, deferred: Delayed) -> None:
         """Try a unit that was delayed again when that ends; forget others."""
         unit, attempt, clock = decided.unit, decided.attempt, self._context.clock.monotonic()
         if attempt is None:
@@ -302,12 +302,12 @@ class Decisions:
         waits = found is None or not found.evaluated
         for_room = found is not None and waits and found.code is Code.SUCCESS
         self._deferrals.waits(unit, for_room=for_room)
-        due = put_off.until.get(unit)
+        due = deferred.until.get(unit)
         if attempt.code is not Code.SUCCESS and waits and due is not None:
             self._state.queue.remind(unit, due)
         elif attempt.code is Code.SUCCESS or attempt.plan is not None:
             self._deferrals.forget(unit)
-        elif unit in put_off.among:
+        elif unit in deferred.among:
             # They do not help any more: the next attempt is as always.
             self._deferrals.forget(unit)
             self._state.queue.activate((unit.group or unit.pods[0],), clock)
@@ -327,7 +327,7 @@ class Decisions:
         self._state.queue.activate((unit.group or unit.pods[0],), now)
 
     def _commit(
-        self, decided: Decided, snapshot: Snapshot, doubtful: bool, put_off: PutOff
+        self, decided: Decided, snapshot: Snapshot, doubtful: bool, deferred: Delayed
     ) -> bool:
         attempt, unit = decided.attempt, decided.unit
         now = self._context.clock.monotonic()
@@ -338,7 +338,7 @@ class Decisions:
             return True
         acts = attempt.plan is not None or any(member.bind for member in attempt.members)
         if acts and doubtful:
-            gone = put_off.without.get(unit, ()) if attempt.plan is not None else ()
+            gone = deferred.without.get(unit, ()) if attempt.plan is not None else ()
             current = left_out(self._state.cluster.snapshot(), gone)
             seconds = self._context.clock.wall() // SECOND
             overdue = self._state.overdue

@@ -22,7 +22,7 @@ from typing import Final
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import Kind, PodRow
-from reprieve.engine.scheduling.nodes.leaving import PutOff
+from reprieve.engine.scheduling.nodes.leaving import Delayed
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.planes.common.mirrors.stated_limits import decided_delay
 from reprieve.planes.scheduling.context import SchedulingContext
@@ -60,7 +60,7 @@ class Delays:
         now = self._context.clock.wall()
         return {unit: until for unit in units if (until := self._until(unit)) > now}
 
-    def added(self, waits: PutOff, units: Sequence[Unit]) -> PutOff:
+    def added(self, waits: Delayed, units: Sequence[Unit]) -> Delayed:
         """Return who waits for others, and who has not waited for long enough."""
         if self._context.settings.delay is None:
             return waits

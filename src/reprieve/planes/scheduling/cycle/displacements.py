@@ -1,6 +1,6 @@
 """The scheduling plane and the governor of disruptions: what a unit needs of it, and its reports.
 
-Before a unit is decided about, whoever is held from it is looked up by its line of work, and goes
+Before a unit is decided about, whoever is held from it is looked up by its lineage, and goes
 into the decision as a fact. Told are plans, pods that get a node (nothing was preempted for them
 in vain) and pods that fail: a container that ended with an error, or one that cannot be started.
 Pods whose failure is part of their eviction do not count.
@@ -24,13 +24,13 @@ from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
-from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.engine.disruptions.questions import Enforcement, Hold, Question
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.execution.accounts.returns import Returns
 from reprieve.execution.not_evictable import NotEvictable
-from reprieve.intake.lineage import pod_line, pod_lineage, pod_party
+from reprieve.intake.lineage import pod_lineage, pod_participant, unlinked_participant
 from reprieve.planes.common.disruptions.displacements import Issued, PlaneDisplacements, Side
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.scheduling.context import log
@@ -74,7 +74,7 @@ class SchedulingDisplacements:
         self._early: list[PodRow] | None = [] if restores else None
         self._returns = returns
         self._loops = loops
-        self.told = PlaneDisplacements(
+        self.reported = PlaneDisplacements(
             governor, Actor.SCHEDULING, self._waits, loops, self._is_there
         )
         self.not_evictable = NotEvictable()
@@ -82,10 +82,10 @@ class SchedulingDisplacements:
         self._governor = governor
         self._state = state
         self._clock = clock
-        # Pods with a node, by line of work, each known by the pod that was seen last.
+        # Pods with a node, by lineage, each known by the pod that was seen last.
         self._placed: dict[Lineage, set[Uid]] = {}
-        # What more is known of a line of work is read once somebody is held from others.
-        self._parties: dict[Lineage, PodRow | Party] = {}
+        # What more is known of a lineage is read once somebody is held from others.
+        self._participants: dict[Lineage, PodRow | Participant] = {}
         self._lineages: dict[Uid, Lineage] = {}
         # Pods that have not finished, by lineage, of those that have an owner or a gang.
         self._unfinished: Counter[Lineage] = Counter()
@@ -101,8 +101,8 @@ class SchedulingDisplacements:
         for unit in units:
             rows = [row for uid in unit.pods if (row := self._state.pod(uid)) is not None]
             held: dict[Uid, Hold] = {}
-            if rows and self._governor.may_hold(party := pod_party(rows[0])):
-                held = self._held_from(party, self._priority(unit, rows))
+            if rows and self._governor.may_hold(participant := pod_participant(rows[0])):
+                held = self._held_from(participant, self._priority(unit, rows))
             if rows and self.harm:
                 held = self.harm.held(unit, rows, self._lineages) | held
             if held:
@@ -113,13 +113,13 @@ class SchedulingDisplacements:
         """Record a plan for these pods; `lost`: with each of its victims."""
         rows = [row for uid in pods if (row := self._state.pod(uid)) is not None]
         sides = self.harm.sides(plan)
-        return self.told.issue(
+        return self.reported.issue(
             plan,
             self._clock.wall(),
-            pod_party(rows[0]) if rows else None,
+            pod_participant(rows[0]) if rows else None,
             [
                 Side(
-                    self._party(Uid(victim.root.uid)),
+                    self._participant(Uid(victim.root.uid)),
                     seconds,
                     _STRICTLY,
                     sides.get(str(victim.root.uid)),
@@ -135,11 +135,11 @@ class SchedulingDisplacements:
         if self._loops is None or not self._loops.knows_any:
             return ""
         row = next((row for uid in unit.pods if (row := self._state.pod(uid)) is not None), None)
-        return "" if row is None else self._loops.said_of(pod_party(row).lineage)
+        return "" if row is None else self._loops.said_of(pod_participant(row).lineage)
 
     def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
         """Adopt what former processes did, and what pods still state of how they failed."""
-        self.told.restore(intents, interrupted)
+        self.reported.restore(intents, interrupted)
         early, self._early = self._early, None
         for row in early or ():
             self._note_other(row)
@@ -147,21 +147,21 @@ class SchedulingDisplacements:
             if row.failed:  # of most pods nothing is to be said
                 self._note_failure(None, row)
 
-    def _held_from(self, party: Party, priority: int) -> dict[Uid, Hold]:
+    def _held_from(self, participant: Participant, priority: int) -> dict[Uid, Hold]:
         now, found = self._clock.wall(), dict[Uid, Hold]()
         by_pod = self._governor.policy.enforcement is not Enforcement.TOLD
-        known = self._governor.known_by(party, now, below=False)
+        known = self._governor.known_by(participant, now, below=False)
         if known is not None and not known:
             return found
         for lineage, uids in self._placed.items():
-            victim = self._party_of(lineage)
+            victim = self._participant_of(lineage)
             if known is not None and known.isdisjoint(victim.names):
                 continue
-            asked = Question(party, victim, now, priority, above=_STRICTLY)
+            asked = Question(participant, victim, now, priority, above=_STRICTLY)
             if not by_pod:
                 hold = self._governor.hold(asked)
                 found.update(dict.fromkeys(uids, hold) if hold is not None else {})
-            elif self._governor.may_hold(party) or self._governor.concerns(victim):
+            elif self._governor.may_hold(participant) or self._governor.concerns(victim):
                 for uid in uids:
                     hold = self._governor.hold(self._since_start(asked, uid))
                     if hold is not None:
@@ -184,15 +184,15 @@ class SchedulingDisplacements:
         group = self._state.group(unit.group) if unit.group else None
         return rows[0].priority if group is None else group.priority
 
-    def _party_of(self, lineage: Lineage) -> Party:
-        found = self._parties[lineage]
-        if not isinstance(found, Party):
-            found = self._parties[lineage] = pod_party(found)
+    def _participant_of(self, lineage: Lineage) -> Participant:
+        found = self._participants[lineage]
+        if not isinstance(found, Participant):
+            found = self._participants[lineage] = pod_participant(found)
         return found
 
-    def _party(self, uid: Uid) -> Party:
+    def _participant(self, uid: Uid) -> Participant:
         row = self._state.pod(uid)
-        return Party(Lineage(f"object/{uid}")) if row is None else pod_party(row)
+        return Participant(Lineage(f"object/{uid}")) if row is None else pod_participant(row)
 
     def _waits(self, ref: ObjectRef) -> bool:
         """Whether a pod waits for a node; of groups, one of their pods."""
@@ -213,7 +213,7 @@ class SchedulingDisplacements:
             return
         self._count(old, row)
         if old is None and self._loops is not None and self._loops.knows_any:
-            self._loops.again(pod_party(row), pod_reference(row))
+            self._loops.again(pod_participant(row), pod_reference(row))
         if not row.node or row.finished:
             self._forget(row.uid)
         elif row.uid not in self._lineages:
@@ -237,13 +237,13 @@ class SchedulingDisplacements:
         if self._early is not None:
             self._early.append(row)
             return
-        if self.told.evicts(row.uid):
+        if self.reported.evicts(row.uid):
             return
         exempt = _EXEMPT.get(row.disrupted, Exemption.NONE)
-        if row.disrupted == _BY_API and self._state.takes_no_pods(row.node):
+        if row.disrupted == _BY_API and self._state.is_cordoned(row.node):
             exempt = Exemption.DRAIN
         found = Displacement(
-            self._clock.wall(), Actor.OTHER, None, pod_party(row), row.uid, exempt=exempt
+            self._clock.wall(), Actor.OTHER, None, pod_participant(row), row.uid, exempt=exempt
         )
         if self._others(found):
             log.info(
@@ -260,28 +260,28 @@ class SchedulingDisplacements:
         if uids is None:
             uids = self._placed[lineage] = set()
         uids.add(row.uid)
-        self._parties[lineage] = row
+        self._participants[lineage] = row
         self.harm.placed(row)
         if old is not None and not old.node:
-            self._governor.admitted(pod_party(row), self._clock.wall())
+            self._governor.admitted(pod_participant(row), self._clock.wall())
 
     def _note_running(self, returns: Returns, old: PodRow | None, row: PodRow) -> None:
         """Report a pod that got a node, or was there with one already when it was first seen."""
         if not row.node or row.finished or row.deleting:
             return
         if old is None and row.start is not None:
-            returns.runs(pod_line(row), row.uid, Nanos(row.start * SECOND))
+            returns.runs(unlinked_participant(row), row.uid, Nanos(row.start * SECOND))
         elif old is None or not old.node:
-            returns.runs(pod_line(row), row.uid, self._clock.wall())
+            returns.runs(unlinked_participant(row), row.uid, self._clock.wall())
 
     def _note_failure(self, old: PodRow | None, row: PodRow) -> None:
         if row.deleting or row.disrupted:
             return
         if row.failed > (0 if old is None else old.failed):
             # Such instants have whole seconds: the end of that second is no earlier.
-            self._governor.failed(pod_party(row), Nanos(row.failed * SECOND + SECOND - 1))
+            self._governor.failed(pod_participant(row), Nanos(row.failed * SECOND + SECOND - 1))
         elif row.stuck and old is not None and not old.stuck:
-            self._governor.failed(pod_party(row), self._clock.wall())
+            self._governor.failed(pod_participant(row), self._clock.wall())
 
     def _count(self, old: PodRow | None, row: PodRow | None) -> None:
         """Count the pods of a lineage, and report when its last one is deleted or has finished."""
@@ -298,7 +298,7 @@ class SchedulingDisplacements:
                 return
             del self._unfinished[lineage]
         if before and self._governor.knows_any:
-            self._governor.ended(pod_party(known), self._clock.wall())
+            self._governor.ended(pod_participant(known), self._clock.wall())
 
     def _is_there(self, lineage: Lineage) -> bool:
         return lineage in self._unfinished
@@ -312,4 +312,4 @@ class SchedulingDisplacements:
         uids.discard(uid)
         if not uids:
             del self._placed[lineage]
-            del self._parties[lineage]
+            del self._participants[lineage]

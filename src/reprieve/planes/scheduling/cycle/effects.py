@@ -236,7 +236,7 @@ def reminders(attempt: Attempt) -> Iterator[Effect]:
         yield Log(logging.INFO, f"{attempt.unit.name}: {text}")
     if attempt.delayed is not None:
         ends.append(attempt.delayed)
-        text = f"nobody is evicted for it before {format_instant(attempt.delayed)}"
+        text = f"nothing is evicted for it before {format_instant(attempt.delayed)}"
         yield Log(DETAIL, f"{attempt.unit.name}: {text}")
     if ends:
         yield Remind(attempt.unit, min(ends))
@@ -253,27 +253,27 @@ def _placed(attempt: Attempt, facts: Facts) -> Iterator[Effect]:
         return
     yield Assume(unit, placed)
     yield from _nominations(attempt, facts)
-    yield from _told(attempt, facts, [member for member in attempt.members if not member.bind])
+    yield from _reported(attempt, facts, [member for member in attempt.members if not member.bind])
 
 
 def _refused(attempt: Attempt, facts: Facts) -> Iterator[Effect]:
     unit = attempt.unit
     outcome = Outcome.ERROR if attempt.code is Code.ERROR else Outcome.REJECTED
-    told = tuple(_told(attempt, facts, attempt.members))
+    reported = tuple(_reported(attempt, facts, attempt.members))
     returned = Return(unit, outcome, rejected_by=rejecting_plugins(attempt))
     yield from _nominations(attempt, facts)
     if attempt.deallocations:
         yield GiveBack(attempt.deallocations)
     preemptor = _preemptor(attempt, facts)
     if preemptor is None or attempt.plan is None or not _alive(facts.snapshot, attempt):
-        yield from told
+        yield from reported
         yield returned
         return
     lower = _lower(preemptor, attempt, facts)
     if not facts.async_preemption:
-        yield Evict(attempt.plan, preemptor, lower, facts.record, (*told, returned))
+        yield Evict(attempt.plan, preemptor, lower, facts.record, (*reported, returned))
         return
-    yield from told
+    yield from reported
     yield Hold(preemptor.key)
     yield returned
     yield Evict(attempt.plan, preemptor, lower, facts.record)
@@ -315,7 +315,7 @@ def _nominations(attempt: Attempt, facts: Facts) -> Iterator[Effect]:
             yield Nominated(row.uid, node, priority)
 
 
-def _told(attempt: Attempt, facts: Facts, members: Sequence[Member]) -> Iterator[Effect]:
+def _reported(attempt: Attempt, facts: Facts, members: Sequence[Member]) -> Iterator[Effect]:
     """Yield the conditions, nominations and events of who was not placed, and of its groups."""
     for member in members:
         row = facts.rows.get(member.uid)

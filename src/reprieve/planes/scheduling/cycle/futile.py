@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.placement.reasons import Code
-from reprieve.engine.scheduling.nodes.leaving import PutOff
+from reprieve.engine.scheduling.nodes.leaving import Delayed
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Preemption, Sentence, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.scheduling.context import SchedulingContext
@@ -96,9 +96,9 @@ class Futile:
             known[1], unit=unit, members=tuple(replace(each, uid=uid) for each, uid in members)
         )
 
-    def rejected(self, stand: Stand, attempt: Attempt, put_off: PutOff) -> bool:
+    def rejected(self, stand: Stand, attempt: Attempt, deferred: Delayed) -> bool:
         """Apply how an attempt ended; return whether it is no use to repeat it on this stand."""
-        if not _is_final(attempt, put_off):
+        if not _is_final(attempt, deferred):
             self._known.pop(stand.shape, None)
             return False
         order = tuple(member.uid for member in attempt.members)
@@ -150,7 +150,7 @@ def fits_without_victims(attempt: Attempt) -> bool:
     )
 
 
-def _is_final(attempt: Attempt, put_off: PutOff) -> bool:
+def _is_final(attempt: Attempt, deferred: Delayed) -> bool:
     """Whether the attempt ended in nothing that time or another plane may change."""
     unit, found = attempt.unit, attempt.preemption
     return (
@@ -162,7 +162,7 @@ def _is_final(attempt: Attempt, put_off: PutOff) -> bool:
         and attempt.held is None
         and attempt.delayed is None
         and not any(member.bind for member in attempt.members)
-        and not put_off.concerns(unit)
+        and not deferred.concerns(unit)
         and (found is None or _found_nobody(found))
     )
 

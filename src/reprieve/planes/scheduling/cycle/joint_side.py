@@ -38,7 +38,7 @@ from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
 from reprieve.engine.scheduling.demand_devices import priority_of
 from reprieve.engine.scheduling.gangs.job import JobOptions
 from reprieve.engine.scheduling.mixtures import mixture
-from reprieve.engine.scheduling.nodes.leaving import PutOff
+from reprieve.engine.scheduling.nodes.leaving import Delayed
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import Session
@@ -79,21 +79,21 @@ class Deferrals:
         self._patient: dict[str, int] = {}
         # The only pods that may be victims of a unit, by its name.
         self.among: dict[str, frozenset[Uid]] = {}
-        # Units for which idle work stays, since fewer devices have to go by priority, by name.
+        # Units for which idle work stays, since fewer devices are evicted by priority, by name.
         self.by_priority: dict[str, None] = {}
         # What the idle plane said of the units of the last slice, by name.
         self._said: dict[str, Rejection | None] = {}
 
-    def of(self, units: Sequence[Unit]) -> PutOff:
+    def of(self, units: Sequence[Unit]) -> Delayed:
         """Return who is delayed, and who is patient."""
         idle, elsewhere = self._joint.idle, self._joint.elsewhere
         now = self._clock.monotonic()
-        put_off: set[Unit] = set()
+        deferred: set[Unit] = set()
         if elsewhere is not None and elsewhere.served:
-            put_off.update(unit for unit in units if elsewhere.serve(self._names(unit)))
-        until: dict[Unit, int] = dict.fromkeys(put_off, now + _LOOKED_AGAIN)
+            deferred.update(unit for unit in units if elsewhere.serve(self._names(unit)))
+        until: dict[Unit, int] = dict.fromkeys(deferred, now + _LOOKED_AGAIN)
         if idle is None or not self._joint.several:
-            return PutOff(frozenset(put_off), until=until) if put_off else PutOff()
+            return Delayed(frozenset(deferred), until=until) if deferred else Delayed()
         patient: set[Unit] = set()
         among = {unit: self.among[unit.name] for unit in units if unit.name in self.among}
         without: dict[Unit, frozenset[Uid]] = {}
@@ -105,7 +105,7 @@ class Deferrals:
             for unit, verdict in zip(units, verdicts, strict=True)
         }
         for unit, verdict in zip(units, verdicts, strict=True):
-            if unit in put_off:
+            if unit in deferred:
                 continue
             since = self._patient.get(unit.name, now)
             if now - since < _PATIENT_FOR:
@@ -114,14 +114,14 @@ class Deferrals:
             if verdict is Verdict.STARTING:
                 self._undecided.pop(unit.name, None)
                 if now - _since(self._starting, unit.name, now) < STARTING_FOR:
-                    put_off.add(unit)
+                    deferred.add(unit)
                     until[unit] = now + _UNDECIDED_FOR
                 continue
             self._starting.pop(unit.name, None)
             if verdict is Verdict.UNDECIDED:
                 since = _since(self._undecided, unit.name, now)
                 if now - since < _UNDECIDED_FOR:
-                    put_off.add(unit)
+                    deferred.add(unit)
                     again = now - since < _ASKED_AGAIN
                     until[unit] = since + (_ASKED_AGAIN if again else _UNDECIDED_FOR)
                 continue
@@ -129,8 +129,8 @@ class Deferrals:
             if verdict is Verdict.HELPED:
                 without[unit] = idle.going_for(unit.pods)
             if verdict is Verdict.SERVED or (unit in without and self._has_plan(unit)):
-                put_off.add(unit)
-        return PutOff(frozenset(put_off), frozenset(patient), until, among, without)
+                deferred.add(unit)
+        return Delayed(frozenset(deferred), frozenset(patient), until, among, without)
 
     def _has_plan(self, unit: Unit) -> bool:
         """Whether the last record of a unit's demand is one of this plane."""
@@ -351,7 +351,7 @@ def _session(
     now: int,
     scorers: Mapping[str, PlacementScorer],
     holds: Mapping[Unit, Mapping[Uid, Hold]],
-    waits: PutOff,
+    waits: Delayed,
 ) -> Session:
     """Return a session as one of the decision loop, for units of no older gang."""
     return Session(

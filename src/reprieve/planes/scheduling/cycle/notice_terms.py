@@ -14,7 +14,7 @@ from reprieve.engine.cluster.rows import Entry, Gone, Kind, NoticeRow, PodRow
 from reprieve.engine.notice.expected import Terms
 from reprieve.engine.notice.granting import granted
 from reprieve.execution.notices import Notices
-from reprieve.intake.lineage import pod_party
+from reprieve.intake.lineage import pod_participant
 from reprieve.planes.common.mirrors.stated_limits import least_notice
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.state import ClusterState
@@ -78,7 +78,7 @@ class NoticeTerms:
         allowed = allowed_by(self._state, row)
         policy = self._context.settings.notice
         grant = granted(policy, (asked * SECOND,), emergency=False, allowed=allowed)
-        credit = self._notices.credit(lineage_of(pod_party(row)))
+        credit = self._notices.credit(lineage_of(pod_participant(row)))
         return Terms(grant.time, save * SECOND, credit=credit)
 
 

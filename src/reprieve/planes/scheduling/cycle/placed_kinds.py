@@ -34,7 +34,7 @@ class PlacedKinds(Kinds):
             self._groups.setdefault(key, set()).add(row.uid)
         since = NEVER if row.start is None else row.start
         devices = UNBOUNDED if row.claims else devices_of(row.pod_class.requests)
-        self.put(row.uid, row.namespace, self._priority(row), since, devices)
+        self.apply(row.uid, row.namespace, self._priority(row), since, devices)
 
     def forget(self, uid: Uid) -> None:
         """Release a pod that has no node any more."""

@@ -26,8 +26,8 @@ from reprieve.execution.fence import Deposed
 from reprieve.execution.letting_save import LettingSave
 from reprieve.execution.notices import Notices
 from reprieve.execution.records.book import Book, Retention
-from reprieve.execution.records.intents import IntentTaken
-from reprieve.intake.lineage import pod_party
+from reprieve.execution.records.intents import IntentExists
+from reprieve.intake.lineage import pod_participant
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError
 from reprieve.planes.common.disruptions.displacements import Issued
@@ -124,7 +124,7 @@ class Preemptions:
         for each in left.plans:
             self._keep_room(each)
             self._keep_waiting(each)
-        self.notices.taken_over(Plane.SCHEDULING)
+        self.notices.inherited(Plane.SCHEDULING)
 
     def begin(
         self,
@@ -208,7 +208,7 @@ class Preemptions:
         row = next((row for uid in pods if (row := self._state.pod(uid)) is not None), None)
         return context.joint.beside(
             context.governor,
-            None if row is None else pod_party(row),
+            None if row is None else pod_participant(row),
             context.clock.wall(),
             idle=self._deferrals.rejection(preemptor.unit),
             mixed=self._deferrals.is_mixed(preemptor.unit),
@@ -245,12 +245,12 @@ class Preemptions:
                 self._executor.watch(each)
                 await self._seen(each)
                 log.info("plan %s: %d victims for %s", plan.id, len(plan.victims), preemptor.key)
-        except IntentTaken as taken:
-            self._displacements.told.take_back(issued)
-            log.warning("preemption for %s: %s", preemptor.key, taken)
+        except IntentExists as chosen:
+            self._displacements.reported.withdraw(issued)
+            log.warning("preemption for %s: %s", preemptor.key, chosen)
             await clock.sleep(_AGAIN)
         except ApiError as failure:
-            self._displacements.told.take_back(issued)
+            self._displacements.reported.withdraw(issued)
             unrecorded = failure
         except Deposed:
             raise
@@ -268,7 +268,7 @@ class Preemptions:
             after()
             if unrecorded is not None:
                 # Only now: what is told of it takes the place of what the attempt itself tells.
-                aside = self._unrecorded.put_unrecorded(preemptor.unit, unrecorded)
+                aside = self._unrecorded.add_unrecorded(preemptor.unit, unrecorded)
             again = failed and not aside
             self._state.queue.release(preemptor.key, clock.monotonic(), activate=again)
             if aside:
@@ -298,7 +298,7 @@ class Preemptions:
             beside=beside,
             notices=self._victims.notices(plan, preemptor, self.notices),
         )
-        self._displacements.told.recorded(intent.metadata.name, issued)
+        self._displacements.reported.recorded(intent.metadata.name, issued)
         self._unrecorded.forget(preemptor.unit)
         for nomination in lower:
             row = self._state.pod(nomination.uid)
@@ -318,8 +318,8 @@ class Preemptions:
     def _ended(self, each: Carried[Json], record: Preemption | None) -> None:
         self._victims.forget(each.intent)
         evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
-        told, lost = self._displacements.told, self.notices.lost(each.intent)
-        told.ended(each.name, evicted, interrupted=each.interrupted, lost=lost)
+        reported, lost = self._displacements.reported, self.notices.lost(each.intent)
+        reported.ended(each.name, evicted, interrupted=each.interrupted, lost=lost)
 
     async def _record_dry_run(
         self, plan: Plan, record: Record | None, beside: Beside | None

@@ -23,7 +23,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan_faults import PlanFault, PlanRefused
 from reprieve.engine.scheduling.gangs.cycle import GangGroup
 from reprieve.engine.scheduling.gangs.job import NO_JOBS, JobOptions
-from reprieve.engine.scheduling.nodes.leaving import NOBODY_PUT_OFF, PutOff, left_out
+from reprieve.engine.scheduling.nodes.leaving import NONE_DEFERRED, Delayed, left_out
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.pod import PodPostFilter
@@ -72,7 +72,7 @@ def decide(
     preempt_pod: PodPostFilter = preempt_for_pod,
     holds: Mapping[Unit, Mapping[Uid, Hold]] = _NOBODY_HELD,
     sampled: Callable[[], bool] = lambda: False,
-    put_off: PutOff = NOBODY_PUT_OFF,
+    waits: Delayed = NONE_DEFERRED,
     glances: Sequence[Unit] = (),
 ) -> tuple[list[Decided], list[Unit]]:
     """Decide units in order for the time of a slice; return the decisions and who is left.
@@ -92,7 +92,7 @@ def decide(
         scorers=scorers,
         preempt_pod=preempt_pod,
         holds=holds,
-        waits=put_off,
+        waits=waits,
     )
     decided, left = _glance(session, units, glances, clock)
     if decided:
@@ -105,7 +105,7 @@ def decide(
         held = holds.get(unit, {})
         try:
             attempt = session.attempt(unit)
-            faults = _faults(session, policy, attempt, wall, jobs, held, overdue, put_off)
+            faults = _faults(session, policy, attempt, wall, jobs, held, overdue, waits)
         except Exception as failure:
             # Nothing is known of the session's state any more: the others get a new one.
             decided.append(Decided(unit, None, clock.monotonic() - before, failure))
@@ -115,7 +115,7 @@ def decide(
         took = clock.monotonic() - before
         if faults:
             return [*decided, Decided(unit, None, took, PlanRefused(faults))], units[number + 1 :]
-        made = partial(_input, snapshot, policy, unit, tuple(decided), overdue, wall, held, put_off)
+        made = partial(_input, snapshot, policy, unit, tuple(decided), overdue, wall, held, waits)
         decided.append(_decided(unit, attempt, took, made, sampled))
         before = clock.monotonic()
     return decided, []
@@ -129,13 +129,13 @@ def _faults(
     jobs: JobOptions,
     held: Mapping[Uid, Hold],
     overdue: frozenset[Uid],
-    put_off: PutOff,
+    waits: Delayed,
 ) -> tuple[PlanFault, ...]:
     """Return what is wrong with the plan of an attempt, nothing where it has none."""
     if attempt is None or attempt.plan is None:
         return ()
     known, whole, of_jobs = session.nominations, jobs.policy.victim_gangs, jobs.policy
-    snapshot = left_out(session.snapshot, put_off.without.get(attempt.unit, ()))
+    snapshot = left_out(session.snapshot, waits.without.get(attempt.unit, ()))
     return faults_of(snapshot, policy, attempt, wall, known, whole, held, overdue, of_jobs)
 
 
@@ -183,9 +183,9 @@ def _input(
     overdue: frozenset[Uid],
     wall: int,
     held: Mapping[Uid, Hold],
-    put_off: PutOff,
+    waits: Delayed,
 ) -> dict[str, Any]:
-    among = put_off.among.get(unit, ())
-    snapshot = left_out(snapshot, put_off.without.get(unit, ()))
+    among = waits.among.get(unit, ())
+    snapshot = left_out(snapshot, waits.without.get(unit, ()))
     earlier = [each.attempt for each in decided if each.attempt is not None]
     return encode_scheduling(snapshot, policy, unit, earlier, overdue, wall, held, among)

@@ -31,7 +31,7 @@ from reprieve.execution.notices import Asking, Member, Notices
 from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
 from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
-from reprieve.intake.lineage import pod_party
+from reprieve.intake.lineage import pod_participant
 from reprieve.kube.bodies import Json
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.cycle.notice_terms import allowed_by, asked_by
@@ -116,7 +116,7 @@ class SchedulingVictims:
             pods.append(plan.preemptor.uid)
         needy = next((row for uid in pods if (row := self._state.pod(uid)) is not None), None)
         return AtStake(
-            "" if needy is None else lineage_of(pod_party(needy)),
+            "" if needy is None else lineage_of(pod_participant(needy)),
             [self._stake(victim.root.uid) for victim in plan.victims],
         )
 
@@ -141,7 +141,7 @@ class SchedulingVictims:
 
     # What the executor asks.
 
-    def is_told_first(self, victim: Victim) -> bool:
+    def gets_notice(self, victim: Victim) -> bool:
         return bool(victim.unit)
 
     async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
@@ -244,7 +244,7 @@ class SchedulingVictims:
             undone=self.lost_with_pod(row) * SECOND // devices if devices else 0,
             devices=devices,
             save=save * SECOND,
-            lineage=lineage_of(pod_party(row)),
+            lineage=lineage_of(pod_participant(row)),
         )
 
     def _devices_of(self, row: PodRow) -> int:
@@ -367,7 +367,7 @@ class SchedulingVictims:
         row = self._state.pod(uid)
         if row is None:
             return Stake(f"object/{uid}")
-        return Stake(lineage_of(pod_party(row)), self.lost_with_pod(row))
+        return Stake(lineage_of(pod_participant(row)), self.lost_with_pod(row))
 
     def _seen_metadata(self, victim: Victim) -> dict[str, Any] | None:
         """Return what marks of a victim refer to, None where it leaves or is not known."""

@@ -86,7 +86,7 @@ class GangBook:
         )
         assert member is not None, "the row names a gang"
         former = self.gangs.of(row.uid)
-        gang = self.gangs.put_pod(member)
+        gang = self.gangs.apply_pod(member)
         if not row.node and row.uid not in self._keys:
             self._keys[row.uid] = self.key_of(row)
         self._refresh(gang)
@@ -116,7 +116,7 @@ class GangBook:
         if gang is not None:
             self._refresh(gang)
 
-    def put_group(self, door: Door, group: PodGroup) -> None:
+    def apply_group(self, door: Door, group: PodGroup) -> None:
         """Apply a PodGroup, or what it states now."""
         id = f"{group.metadata.namespace}/{group.metadata.name}"
         settings = self._settings()
@@ -125,7 +125,7 @@ class GangBook:
         before = self.gangs.get(id)
         old = before.group_id if before is not None else ""
         self._groups[id] = door, group
-        gang = self.gangs.put_group(id, group_spec(group, defaults))
+        gang = self.gangs.apply_group(id, group_spec(group, defaults))
         if old and old != gang.group_id:
             self._refresh_key(GANG_KEY + old)
         self._refresh(gang)
@@ -147,7 +147,7 @@ class GangBook:
     def reread(self) -> None:
         """The arguments have changed: fill in again what PodGroups leave out."""
         for door, group in list(self._groups.values()):
-            self.put_group(door, group)
+            self.apply_group(door, group)
 
     # What the queue asks.
 

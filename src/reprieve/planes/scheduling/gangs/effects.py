@@ -210,7 +210,7 @@ def _refused(
     if attempt.deallocations:
         yield GiveBack(attempt.deallocations)
     for member in attempt.members:
-        yield from _told(attempt, cycle, member, facts)
+        yield from _reported(attempt, cycle, member, facts)
     preemptor, plan = _preemptor(attempt, cycle, facts), None
     if attempt.plan is not None and preemptor is not None:
         yield from _victims_in_permit(attempt.plan, preemptor, permit)
@@ -326,7 +326,7 @@ def _nominations(attempt: Attempt, facts: GangFacts) -> Iterator[GangEffect]:
             yield Nominated(row.uid, node, row.priority)
 
 
-def _told(
+def _reported(
     attempt: Attempt, cycle: GangCycle, member: Member, facts: GangFacts
 ) -> Iterator[GangEffect]:
     row = facts.rows.get(member.uid)

@@ -78,10 +78,10 @@ class GangPlane:
         self.watches = GangWatches(
             context.full_client,
             context.clock,
-            put=self._put_group,
+            apply=self._apply_group,
             remove=self._remove_group,
             configuration=self._configure,
-            quotas=self._put_quotas,
+            quotas=self._apply_quotas,
         )
 
     async def run(self) -> None:
@@ -218,17 +218,17 @@ class GangPlane:
 
     # How.
 
-    def _put_group(self, door: Door, group: PodGroup) -> None:
+    def _apply_group(self, door: Door, group: PodGroup) -> None:
         id = f"{group.metadata.namespace}/{group.metadata.name}"
         new = self.book.gangs.get(id) is None
-        self.book.put_group(door, group)
+        self.book.apply_group(door, group)
         gang = self.book.gangs.get(id)
         if new and gang is not None:
             self.audit.record(gang.group_id, Happened.CREATE, self._context.clock.wall())
         self.statuses.observe(door, group)
         self._state.changed()
 
-    def _put_quotas(self, door: Door, quotas: list[ElasticQuota]) -> None:
+    def _apply_quotas(self, door: Door, quotas: list[ElasticQuota]) -> None:
         self._quotas[door.api_version] = quotas
         self._renew()
 
@@ -313,10 +313,10 @@ class GangPlane:
         self._renew()
         first = not self._read.is_set()
         self._read.set()
-        told = changes(before, after)
-        if not told:
+        reported = changes(before, after)
+        if not reported:
             return
-        text = ", ".join(told)
+        text = ", ".join(reported)
         log.info("%s: %s", where, text)
         if not first:
             self._announce(given, EventText("Normal", "ConfigurationChanged", text, "Read"))

@@ -76,7 +76,7 @@ class GroupStatuses:
             written=self._wrote,
             failed=lambda id, known: self._ask(id, _AGAIN),
             fault=fault,
-            told=log,
+            reported=log,
             writes=lambda: not dry_run,
         )
 

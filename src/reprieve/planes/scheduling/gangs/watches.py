@@ -47,7 +47,7 @@ class _Groups:
     """Hands PodGroups of one door on."""
 
     door: Door
-    put: Callable[[Door, PodGroup], None]
+    apply: Callable[[Door, PodGroup], None]
     remove: Callable[[Door, str], None]
     known: set[str]
 
@@ -61,11 +61,11 @@ class _Groups:
             self.remove(self.door, id)
         self.known = set(listed)
         for group in listed.values():
-            self.put(self.door, group)
+            self.apply(self.door, group)
 
     def applied(self, obj: PodGroup) -> None:
         self.known.add(_id(obj))
-        self.put(self.door, obj)
+        self.apply(self.door, obj)
 
     def deleted(self, obj: PodGroup) -> None:
         self.known.discard(_id(obj))
@@ -77,7 +77,7 @@ class _Quotas:
     """Hands the ElasticQuotas of one door on, all of them at every change."""
 
     door: Door
-    told: Callable[[Door, list[ElasticQuota]], None]
+    reported: Callable[[Door, list[ElasticQuota]], None]
     held: dict[str, ElasticQuota]
 
     def received(self, objects: list[ElasticQuota]) -> list[ElasticQuota]:
@@ -86,15 +86,15 @@ class _Quotas:
     def replaced(self, objects: list[ElasticQuota], resource_version: str) -> None:
         del resource_version
         self.held = {each.metadata.uid: each for each in objects}
-        self.told(self.door, [*self.held.values()])
+        self.reported(self.door, [*self.held.values()])
 
     def applied(self, obj: ElasticQuota) -> None:
         self.held[obj.metadata.uid] = obj
-        self.told(self.door, [*self.held.values()])
+        self.reported(self.door, [*self.held.values()])
 
     def deleted(self, obj: ElasticQuota) -> None:
         self.held.pop(obj.metadata.uid, None)
-        self.told(self.door, [*self.held.values()])
+        self.reported(self.door, [*self.held.values()])
 
 
 class GangWatches:
@@ -105,7 +105,7 @@ class GangWatches:
         client: Reader,
         clock: Clock,
         *,
-        put: Callable[[Door, PodGroup], None],
+        apply: Callable[[Door, PodGroup], None],
         remove: Callable[[Door, str], None],
         configuration: Callable[[ConfigMap | None], None],
         quotas: Callable[[Door, list[ElasticQuota]], None],
@@ -123,7 +123,7 @@ class GangWatches:
                 client,
                 RESOURCES[door.api_version],
                 PodGroup,
-                _Groups(door, put, remove, set()),
+                _Groups(door, apply, remove, set()),
                 clock,
                 report=report,
             )

@@ -172,7 +172,7 @@ class _Search:
         self._use = use
         self._claims = claims
         self._found: list[list[AllocatedDevice]] = [[] for _ in claims]
-        self._taken: list[tuple[PoolDevice, AllocatedDevice]] = []
+        self._used: list[tuple[PoolDevice, AllocatedDevice]] = []
         self._candidates: dict[tuple[int, int, int], list[PoolDevice] | None] = {}
         self._steps = 0
 
@@ -182,10 +182,10 @@ class _Search:
 
     def undo(self) -> None:
         """Return what the search has reserved."""
-        for _, result in reversed(self._taken):
+        for _, result in reversed(self._used):
             if not result.admin:
                 self._use.give(result.id, result.consumed)
-        self._taken.clear()
+        self._used.clear()
 
     def claim(self, number: int) -> bool:
         if number == len(self._claims):
@@ -245,24 +245,24 @@ class _Search:
         if not self._inventory.selected(wanted).holds(device):
             return False
         name = f"{request.name}/{wanted.name}" if request.first_available else request.name
-        if not self._may_take(claim, wanted, device, name):
+        if not self._may_use(claim, wanted, device, name):
             return False
         consumed = consumption(device.row, wanted.capacity) if device.row.shareable else ()
         result = _result(name, device, wanted, consumed or ())
         if not wanted.admin:
-            self._use.take(device.id, result.consumed)
-        self._taken.append((device, result))
+            self._use.use(device.id, result.consumed)
+        self._used.append((device, result))
         self._found[claim].append(result)
         if self._devices(claim, number, place, done + 1, index + 1):
             return True
         self._found[claim].pop()
-        self._taken.pop()
+        self._used.pop()
         if not wanted.admin:
             self._use.give(device.id, result.consumed)
         self.at = claim
         return False
 
-    def _may_take(self, claim: int, wanted: DeviceRequest, device: PoolDevice, name: str) -> bool:
+    def _may_use(self, claim: int, wanted: DeviceRequest, device: PoolDevice, name: str) -> bool:
         if wanted.admin:
             if any(result.id == device.id for result in self._found[claim]):
                 return False
@@ -286,7 +286,7 @@ class _Search:
         count = len(self._found[claim])
         others = [
             attribute_of(other, constraint.attribute)
-            for other, result in self._taken[len(self._taken) - count :]
+            for other, result in self._used[len(self._used) - count :]
             if _concerns(constraint, result.request)
         ]
         return own not in others if constraint.distinct else all(own == other for other in others)
@@ -296,14 +296,14 @@ class _Search:
         if key not in self._candidates:
             wanted = self._claims[claim].requests[number].alternatives[place]
             # They must not depend on what the search holds at this moment.
-            held = [result for _, result in self._taken if not result.admin]
+            held = [result for _, result in self._used if not result.admin]
             for result in reversed(held):
                 self._use.give(result.id, result.consumed)
             try:
                 self._candidates[key] = _usable(self._inventory, self._use, self._pools, wanted)
             finally:
                 for result in held:
-                    self._use.take(result.id, result.consumed)
+                    self._use.use(result.id, result.consumed)
         return self._candidates[key]
 
 

@@ -70,21 +70,21 @@ class DeviceColumns:
             known = self._kinds[reads] = np.where(self._base < 0, -1, known)
         return known
 
-    def classes(self, reads: frozenset[Read], taken: I64) -> I64:
+    def classes(self, reads: frozenset[Read], chosen: I64) -> I64:
         """Return a number for each node, the same for those with equal devices: (nodes,).
 
-        `taken`: (devices,) a number for what is taken of each. -1 for nodes that are left out.
+        `chosen`: (devices,) a number for what is taken of each. -1 for nodes that are left out.
         """
         kinds = self.kinds(reads)
         found = np.zeros(len(self._apart), np.int64)
         odd = np.zeros(len(self._apart), np.bool_)
         first = 1
-        width = int(taken.max(initial=0)) + 1
+        width = int(chosen.max(initial=0)) + 1
         for devices, nodes in self._places:
             kind = kinds[devices]
             odd[nodes[kind < 0]] = True
             numbers, count = _dense(
-                (found[nodes], kind + 1, taken[devices]), (first, int(kinds.max()) + 2, width)
+                (found[nodes], kind + 1, chosen[devices]), (first, int(kinds.max()) + 2, width)
             )
             # Those that end here keep a number below.
             found[nodes] = first + numbers

@@ -71,7 +71,7 @@ class Likeness:
         reads = self._reads[wanted]
         if reads is None:
             return None
-        found = self._columns.classes(reads, use.taken())
+        found = self._columns.classes(reads, use.use_numbers())
         found[self._wide] = -1
         return found
 

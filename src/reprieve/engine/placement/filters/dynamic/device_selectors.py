@@ -111,7 +111,7 @@ class _Parser:
         if self._depth > _DEPTH:
             raise UnsupportedSelector("the expression is nested too deeply")
         condition = self._any()
-        if self._take("?"):
+        if self._consume("?"):
             then = self._any()
             self._expect(":")
             condition = choice(condition, then, self.expression())
@@ -120,32 +120,32 @@ class _Parser:
 
     def _any(self) -> Node:
         parts = [self._all()]
-        while self._take("||"):
+        while self._consume("||"):
             parts.append(self._all())
         return parts[0] if len(parts) == 1 else logical(parts, decides=True)
 
     def _all(self) -> Node:
         parts = [self._relation()]
-        while self._take("&&"):
+        while self._consume("&&"):
             parts.append(self._relation())
         return parts[0] if len(parts) == 1 else logical(parts, decides=False)
 
     def _relation(self) -> Node:
         left = self._unary()
         for mark, compare in RELATIONS.items():
-            if self._take(mark):
+            if self._consume(mark):
                 return relation(compare, left, self._unary())
         return left
 
     def _unary(self) -> Node:
-        if self._take("!"):
+        if self._consume("!"):
             self._depth += 1
             if self._depth > _DEPTH:
                 raise UnsupportedSelector("the expression is nested too deeply")
             inner = self._unary()
             self._depth -= 1
             return negation(inner)
-        if self._take("-"):
+        if self._consume("-"):
             token = self._next()
             if token.kind != "number":
                 raise UnsupportedSelector("arithmetic is not supported")
@@ -155,10 +155,10 @@ class _Parser:
     def _member(self) -> Node:
         node = self._primary()
         for _ in range(_DEPTH):
-            if self._take("."):
+            if self._consume("."):
                 name = self._name()
-                node = self._call(node, name) if self._take("(") else select(node, name)
-            elif self._take("["):
+                node = self._call(node, name) if self._consume("(") else select(node, name)
+            elif self._consume("["):
                 node = indexed(node, self.expression())
                 self._expect("]")
             else:
@@ -184,20 +184,20 @@ class _Parser:
     def _named(self, name: str) -> Node:
         if name in ("true", "false"):
             return constant(name == "true")
-        if name == "has" and self._take("("):
+        if name == "has" and self._consume("("):
             return self._has()
-        if name in MAKERS and self._take("("):
+        if name in MAKERS and self._consume("("):
             arguments = self._arguments(")")
             if len(arguments) != 1:
                 raise UnsupportedSelector(f"{name}() takes one argument here")
             return made(MAKERS[name], arguments[0])
         if name in self._names:
             return variable(name, self._names[name])
-        if name == "cel" and self._take("."):
-            if self._name() == "bind" and self._take("("):
+        if name == "cel" and self._consume("."):
+            if self._name() == "bind" and self._consume("("):
                 return self._bind()
             raise UnsupportedSelector("of cel only cel.bind is supported")
-        if name == "device" and self._take("."):
+        if name == "device" and self._consume("."):
             found = DEVICE.get(member := self._name())
             if found is None:
                 raise UnsupportedSelector(f"device.{member} is not supported")
@@ -260,11 +260,11 @@ class _Parser:
 
     def _arguments(self, closing: str) -> list[Node]:
         found: list[Node] = []
-        if self._take(closing):
+        if self._consume(closing):
             return found
         while True:
             found.append(self.expression())
-            if self._take(closing):
+            if self._consume(closing):
                 return found
             self._expect(",")
 
@@ -280,7 +280,7 @@ class _Parser:
             raise UnsupportedSelector(f"{token.text!r} is not a name")
         return token.text
 
-    def _take(self, text: str) -> bool:
+    def _consume(self, text: str) -> bool:
         if self._at < len(self._tokens):
             token = self._tokens[self._at]
             if token.text == text and token.kind != "text":
@@ -289,5 +289,5 @@ class _Parser:
         return False
 
     def _expect(self, text: str) -> None:
-        if not self._take(text):
+        if not self._consume(text):
             raise UnsupportedSelector(f"{text!r} is missing")

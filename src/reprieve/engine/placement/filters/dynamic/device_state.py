@@ -68,7 +68,7 @@ class Answer(IntEnum):
 
     YES = 0
     NO = 1
-    TAKEN = 2  # it could if nothing were taken; told apart with simulate_claims only
+    USED = 2  # it could if nothing were taken; told apart with simulate_claims only
     ERROR = 3
     ENDED = 4  # the search was too long
     UNKNOWN = 255
@@ -243,7 +243,7 @@ class DeviceState:
                 answers.codes[node] = Answer.YES
             else:
                 could = self.simulate and allocate(self.inventory, self._unused, node, wanted)
-                answers.codes[node] = Answer.TAKEN if could else Answer.NO
+                answers.codes[node] = Answer.USED if could else Answer.NO
         except AllocationFailed as failed:
             answers.errors[node] = (failed.claim, str(failed))
             answers.codes[node] = Answer.ERROR
@@ -272,7 +272,7 @@ class DeviceState:
             if each.admin:
                 continue
             if sign > 0:
-                self._use.take(each.id, each.consumed)
+                self._use.use(each.id, each.consumed)
             else:
                 self._use.give(each.id, each.consumed)
             if self._answers:
@@ -353,7 +353,7 @@ def _hold_all(use: DeviceUse, claims: Iterable[ResourceClaimRow], sign: int) -> 
             if each.admin:
                 continue
             if sign > 0:
-                use.take(each.id, each.consumed)
+                use.use(each.id, each.consumed)
             else:
                 use.give(each.id, each.consumed)
 

@@ -69,15 +69,15 @@ class DeviceUse:
         self._counters: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
         # (driver, pool, counter set): groups of the devices that take from it
         self._together: dict[tuple[str, str, str], list[frozenset[str]]] = {}
-        self._taken: tuple[I64, dict[Amounts, int]] | None = None
+        self._used: tuple[I64, dict[Amounts, int]] | None = None
 
-    def taken(self) -> I64:
+    def use_numbers(self) -> I64:
         """Return a number for what is used of each local device, 0 where that is nothing."""
         return self._numbers()[0]
 
     def _numbers(self) -> tuple[I64, dict[Amounts, int]]:
         """Return the same, with the numbers of consumed amounts of devices that are in use."""
-        if self._taken is None:
+        if self._used is None:
             if self._before is None:
                 found = np.zeros(len(self._published.numbered), np.int64)
                 numbers: dict[Amounts, int] = {(): 1}
@@ -96,11 +96,11 @@ class DeviceUse:
                 amounts = tuple(
                     sorted(each for each in self._consumed_of(device).items() if each[1])
                 )
-                taken = holders > 0 or amounts
-                codes.append(numbers.setdefault(amounts, len(numbers) + 1) if taken else 0)
+                used = holders > 0 or amounts
+                codes.append(numbers.setdefault(amounts, len(numbers) + 1) if used else 0)
             found[devices] = codes
-            self._taken = found, numbers
-        return self._taken
+            self._used = found, numbers
+        return self._used
 
     def free(self, device: PoolDevice, asked: Amounts) -> bool:
         """Return whether one more allocation may use a device."""
@@ -154,10 +154,10 @@ class DeviceUse:
         found._consumed = {**before._consumed, **self._consumed}
         found._counters = {**before._counters, **self._counters}
         found._together = {**before._together, **self._together}
-        found._taken = self._numbers()
+        found._used = self._numbers()
         return found
 
-    def take(self, device: DeviceId, consumed: Amounts) -> None:
+    def use(self, device: DeviceId, consumed: Amounts) -> None:
         """An allocation uses a device; whether it fits is not checked."""
         self._change(device, consumed, 1)
 
@@ -190,7 +190,7 @@ class DeviceUse:
         return found
 
     def _change(self, device: DeviceId, consumed: Amounts, sign: int) -> None:
-        self._taken = None
+        self._used = None
         before = self._held(device)
         if before + sign or self._before is not None:
             self._holders[device] = before + sign
@@ -209,14 +209,14 @@ class DeviceUse:
         found = self._published.device(device)
         if found is None or not found.row.consumes:
             return
-        taken = self._counters.get(device[:2])
-        if taken is None:
-            taken = self._counters[device[:2]] = dict(self._counters_of(device[:2]))
+        used = self._counters.get(device[:2])
+        if used is None:
+            used = self._counters[device[:2]] = dict(self._counters_of(device[:2]))
         groups = dict(found.row.compatibility)
         for counter_set, counters in found.row.consumes:
             for counter, amount in counters:
                 key = (counter_set, counter)
-                taken[key] = taken.get(key, 0) + sign * amount
+                used[key] = used.get(key, 0) + sign * amount
             place = (*device[:2], counter_set)
             together = self._together.get(place)
             if together is None:
@@ -229,12 +229,12 @@ class DeviceUse:
 
     def _partition_fits(self, device: PoolDevice) -> bool:
         driver, pool, _ = device.id
-        taken = self._counters_of((driver, pool))
+        used = self._counters_of((driver, pool))
         groups = dict(device.row.compatibility)
         for counter_set, counters in device.row.consumes:
             for counter, amount in counters:
                 key = (counter_set, counter)
-                if taken.get(key, 0) + amount > device.pool.counters.get(key, 0):
+                if used.get(key, 0) + amount > device.pool.counters.get(key, 0):
                     return False
             others = self._groups_of((driver, pool, counter_set))
             if not _compatible(groups.get(counter_set, frozenset()), others):

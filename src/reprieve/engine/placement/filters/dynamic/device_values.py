@@ -118,14 +118,14 @@ def facts_of(driver: str, device: Device) -> DeviceFacts:
         value: Value = attribute.value
         if attribute.type is AttributeType.VERSION:
             value = semver_of(str(attribute.value))
-        _put(attributes, driver, name, value)
+        _set(attributes, driver, name, value)
     capacity: dict[str, dict[str, Value]] = {}
     for name, amount in device.capacity:
-        _put(capacity, driver, name, Quantity(amount.value))
+        _set(capacity, driver, name, Quantity(amount.value))
     return DeviceFacts(driver, Domains(attributes), Domains(capacity), device.shareable)
 
 
-def _put(maps: dict[str, dict[str, Value]], driver: str, name: str, value: Value) -> None:
+def _set(maps: dict[str, dict[str, Value]], driver: str, name: str, value: Value) -> None:
     domain, slash, own = name.partition("/")
     maps.setdefault(domain if slash else driver, {})[own if slash else name] = value
 

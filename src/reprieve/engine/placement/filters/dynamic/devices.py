@@ -57,7 +57,7 @@ __all__ = ["DynamicResources", "compile_devices"]
 _ALL_CLAIMS: Final = "cannot allocate all claims"
 _CODES: Final = np.full(256, Rejection.DEVICES, np.uint8)
 _CODES[Answer.YES] = 0
-_CODES[Answer.TAKEN] = Rejection.DEVICES_TAKEN
+_CODES[Answer.USED] = Rejection.DEVICES_TAKEN
 
 
 class DynamicResources:
@@ -155,7 +155,7 @@ class DynamicResources:
                     return self._text(found, int(np.argmax(failed)))
         return ""
 
-    def take_on(self, pending: Pending) -> Refusal | None:
+    def include(self, pending: Pending) -> Refusal | None:
         self.speak_for(pending)
         error = self.error()
         return Refusal(Reason(Rejection.DEVICES, error), error=True) if error else None

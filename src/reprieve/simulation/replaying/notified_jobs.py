@@ -14,13 +14,13 @@ from random import Random
 from typing import Final
 
 from reprieve.engine.notice.credit import NO_HISTORY, History
-from reprieve.engine.notice.expected import NO_TERMS, AtStake, Terms, told_units
+from reprieve.engine.notice.expected import NO_TERMS, AtStake, Terms, with_notice
 from reprieve.engine.notice.granting import NoticePolicy, granted
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replaying.quota_cluster import key_of
 from reprieve.simulation.trace import Job
 
-__all__ = ["NEVER_TOLD", "Asking", "ToldJobs"]
+__all__ = ["NEVER_NOTIFIED", "Asking", "NotifiedJobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Asking:
 
 
 #: Nobody asks.
-NEVER_TOLD: Final = Asking()
+NEVER_NOTIFIED: Final = Asking()
 
 
-class ToldJobs:
+class NotifiedJobs:
     """What jobs are granted under one policy."""
 
     def __init__(self, policy: PolicySpec) -> None:
@@ -64,16 +64,16 @@ class ToldJobs:
         history = self._histories.get(key_of(job), NO_HISTORY)
         return Terms(grant.time, save, credit=history.credit(now))
 
-    def told(self, victims: Mapping[str, AtStake], preemptor: Job | None) -> Mapping[str, int]:
+    def notified(self, victims: Mapping[str, AtStake], preemptor: Job | None) -> Mapping[str, int]:
         """Return the notice of each victim of a plan, by its key; one without is evicted now."""
         units: Sequence[AtStake] = tuple(victims.values())
         tells = [each.terms.time > 0 for each in units]
         if self._harm_order:
-            tells = list(told_units(units, 0 if preemptor is None else preemptor.devices))
+            tells = list(with_notice(units, 0 if preemptor is None else preemptor.devices))
         return {
             key: each.terms.time
-            for (key, each), is_told in zip(victims.items(), tells, strict=True)
-            if is_told
+            for (key, each), is_notified in zip(victims.items(), tells, strict=True)
+            if is_notified
         }
 
     def ended(self, job: Job, *, saved: bool) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 from kubelocal.machines.objects import AlreadyThere, Changed, Gone
 from reprieve.scenarios.real import KubeObjects
 
-__all__ = ["put"]
+__all__ = ["create_or_update"]
 
 
-async def put(objects: KubeObjects, manifest: dict[str, Any]) -> None:
+async def create_or_update(objects: KubeObjects, manifest: dict[str, Any]) -> None:
     """Create an object; one of that name gets the fields of the manifest."""
     resource = objects.resource_of(manifest["apiVersion"], manifest["kind"])
     assert resource is not None, f"{manifest['kind']} of {manifest['apiVersion']} is not served"

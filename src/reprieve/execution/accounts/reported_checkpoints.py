@@ -27,7 +27,7 @@ from reprieve.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFoun
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.writes import Priority
 
-__all__ = ["SavedPod", "ToldCheckpoints"]
+__all__ = ["ReportedCheckpoints", "SavedPod"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
@@ -52,7 +52,7 @@ class _Head(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
 
 
-class ToldCheckpoints:
+class ReportedCheckpoints:
     """Writes them. `run` works beside the planes."""
 
     def __init__(self, client: Client, fence: Fence, clock: Clock) -> None:

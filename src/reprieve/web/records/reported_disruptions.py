@@ -7,18 +7,18 @@ from typing import Any
 
 from kubeworld.units.instants import instant_or_none
 from reprieve.api.disruption import DisruptionDemand
-from reprieve.web.mirror.told import DisruptionRecord
+from reprieve.web.mirror.reported import DisruptionRecord
 from reprieve.web.tables import Cell, seconds
 from reprieve.wording.demands import halves_text, rejection_text
 
 __all__ = ["rows_of_disruptions", "values_of_disruptions"]
 
 
-def values_of_disruptions(told: Sequence[DisruptionRecord]) -> dict[str, Any]:
+def values_of_disruptions(reported: Sequence[DisruptionRecord]) -> dict[str, Any]:
     """Return what the Disruptions of one plan state together, in the form of the page's values."""
-    first = told[0].disruption.spec
-    ended = [instant_or_none(each.disruption.spec.ended_at) for each in told]
-    begun = [instant_or_none(each.disruption.spec.evicting_at) for each in told]
+    first = reported[0].disruption.spec
+    ended = [instant_or_none(each.disruption.spec.ended_at) for each in reported]
+    begun = [instant_or_none(each.disruption.spec.evicting_at) for each in reported]
     return {
         "address": first.plan_id,
         "record": None,
@@ -32,14 +32,14 @@ def values_of_disruptions(told: Sequence[DisruptionRecord]) -> dict[str, Any]:
         "started": seconds(min(filter(None, begun), default=None)),
         "finished": seconds(max(filter(None, ended), default=None)),
         "preemptor": first.preemptor,
-        "command": f"kubectl get disruptions -n {told[0].namespace}",
+        "command": f"kubectl get disruptions -n {reported[0].namespace}",
         "totals": {
-            "objects": sum(each.disruption.spec.objects for each in told),
-            "units": len(told),
-            "shown": len(told),
+            "objects": sum(each.disruption.spec.objects for each in reported),
+            "units": len(reported),
+            "shown": len(reported),
             "gpus": None,
-            "lost": sum(each.lost_device_seconds for each in told),
-            "states": {"Evicted": len(told)},
+            "lost": sum(each.lost_device_seconds for each in reported),
+            "states": {"Evicted": len(reported)},
             "complete": False,
         },
         "need": None,
@@ -50,21 +50,21 @@ def values_of_disruptions(told: Sequence[DisruptionRecord]) -> dict[str, Any]:
     }
 
 
-def _demand(told: DisruptionDemand | None) -> dict[str, Any] | None:
+def _demand(reported: DisruptionDemand | None) -> dict[str, Any] | None:
     """Return what is reported of the demand; None where one plane decides alone."""
-    if told is None:
+    if reported is None:
         return None
     return {
-        "stages": [{"plane": plane, "preemption": ""} for plane in told.stages],
-        "proof": halves_text(told.quota, told.placement),
+        "stages": [{"plane": plane, "preemption": ""} for plane in reported.stages],
+        "proof": halves_text(reported.quota, reported.placement),
         "rejected": [
-            {"plane": each.plane, "text": rejection_text(each.reason)} for each in told.rejected
+            {"plane": each.plane, "text": rejection_text(each.reason)} for each in reported.rejected
         ],
-        "depth": told.depth,
+        "depth": reported.depth,
     }
 
 
-def rows_of_disruptions(told: Sequence[DisruptionRecord]) -> Mapping[str, tuple[Cell, ...]]:
+def rows_of_disruptions(reported: Sequence[DisruptionRecord]) -> Mapping[str, tuple[Cell, ...]]:
     """Return the rows of the table `madeWay`."""
     return {
         each.unit: (
@@ -82,5 +82,5 @@ def rows_of_disruptions(told: Sequence[DisruptionRecord]) -> Mapping[str, tuple[
             "",
             None,
         )
-        for each in told
+        for each in reported
     }

@@ -14,8 +14,8 @@ from kubeworld.units.durations import SECOND
 from reprieve.api.core import ObjectMeta
 from reprieve.api.reprieve import ObjectRef
 from reprieve.engine.notice.states import Notice, State
-from reprieve.execution.accounts.told_files import ToldFiles
-from reprieve.execution.notices import Told
+from reprieve.execution.accounts.notice_files import NoticeFiles
+from reprieve.execution.notices import Notified
 from reprieve.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError
 
 _DEADLINE = 1_800_000_000 * SECOND
@@ -58,22 +58,22 @@ class Clock:
         await asyncio.sleep(0)
 
 
-def told(name: str, state: State = State.NOTICED) -> Told:
+def told(name: str, state: State = State.NOTICED) -> Notified:
     """Return the notice of a unit of one pod."""
     root = ObjectRef("v1", "Pod", name, f"uid-{name}", "team")
     notice = replace(Notice(_DEADLINE, _DEADLINE, frozenset()), state=state)
     plan = SimpleNamespace(spec=SimpleNamespace(plane="scheduling"))
     victim = SimpleNamespace(root=root)
-    found = Told(name, cast("Any", plan), [cast("Any", victim)], notice, 0, 0)
+    found = Notified(name, cast("Any", plan), [cast("Any", victim)], notice, 0, 0)
     found.names = {f"uid-{name}": name}
     return found
 
 
-async def written(pods: Pods, *units: Told) -> None:
+async def written(pods: Pods, *units: Notified) -> None:
     """Let a process write these."""
     notices = SimpleNamespace(observers=[])
     fence = SimpleNamespace(open=True, check=None, request_timeout=None)
-    files = ToldFiles(
+    files = NoticeFiles(
         cast("Any", notices), cast("Any", pods), cast("Any", fence), cast("Any", Clock())
     )
     for each in units:

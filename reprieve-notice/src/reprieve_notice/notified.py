@@ -6,10 +6,10 @@ import math
 from datetime import datetime, timezone
 from typing import Any
 
-__all__ = ["Told", "instant"]
+__all__ = ["Notified", "instant"]
 
 
-class Told:
+class Notified:
     """A notice. `due`: when it ends, by the monotonic clock."""
 
     def __init__(self, id: str, state: str, reason: str, now: float, left: float, heard: float):
@@ -22,7 +22,7 @@ class Told:
         self.due = heard + left
 
     @classmethod
-    def at(cls, answer: dict[str, Any], now: float, heard: float) -> Told:
+    def at(cls, answer: dict[str, Any], now: float, heard: float) -> Notified:
         """Read the operator's answer.
 
         Raises:

@@ -1,4 +1,4 @@
-"""`python -m bench.untold_operator run ...`: the operator as it is, but for what tenants are told.
+"""`python -m bench.operator_without_disruptions run ...`: the operator without Disruptions.
 
 No Disruption is written, and what that would cost is what another run has on top. For comparisons
 alone: there is no such option.
@@ -13,14 +13,14 @@ from typing import Any
 from reprieve.cli.main import main
 from reprieve.operator import process
 
-__all__ = ["Untold"]
+__all__ = ["NoDisruptions"]
 
 
-class Untold:
-    """Stands where `Disruptions` stands, and tells nobody."""
+class NoDisruptions:
+    """Replace `Disruptions`, and write none."""
 
     def __init__(self, *arguments: Any) -> None:
-        """Take what the other one takes."""
+        """Accept the same arguments."""
 
     async def tell(self, *arguments: Any) -> None:
         """Write nothing."""
@@ -45,6 +45,6 @@ class Untold:
 
 
 if __name__ == "__main__":
-    parts: Mapping[str, Any] = {"Disruptions": Untold}
+    parts: Mapping[str, Any] = {"Disruptions": NoDisruptions}
     vars(process).update(parts)
     main()

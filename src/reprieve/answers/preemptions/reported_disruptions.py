@@ -1,6 +1,6 @@
 """`Disruption`s of a unit: what its tenant may know of how it was preempted.
 
-They are found by the object, and by its line of work: what came back under another uid is the same
+They are found by the object, and by its lineage: what came back under another uid is the same
 work. Where the `Preemption` of the same plan may be read, too, it names who preempted, and the
 `Disruption` adds what was lost, how often it happened and what would have spared it.
 """
@@ -37,9 +37,9 @@ async def disruptions_of(reading: Reading, unit: Unit) -> list[Disruption]:
     return sorted(mine, key=lambda each: (each.spec.evicting_at, each.metadata.name), reverse=True)
 
 
-def completed(told: Sequence[Displaced], found: Iterable[Disruption]) -> list[Displaced]:
+def completed(reported: Sequence[Displaced], found: Iterable[Disruption]) -> list[Displaced]:
     """Return what records state with what Disruptions add, and what these alone state."""
-    by_plan = {each.plan: each for each in told}
+    by_plan = {each.plan: each for each in reported}
     for each in found:
         spec = each.spec
         known = by_plan.get(spec.plan_id) or Displaced(
@@ -65,8 +65,8 @@ def completed(told: Sequence[Displaced], found: Iterable[Disruption]) -> list[Di
     return sorted(by_plan.values(), key=lambda each: each.at, reverse=True)
 
 
-def _stages(told: Disruption) -> str:
-    demand = told.spec.demand
+def _stages(reported: Disruption) -> str:
+    demand = reported.spec.demand
     return "" if demand is None else stages_text((plane, "") for plane in demand.stages)
 
 

@@ -20,11 +20,11 @@ from typing import Final
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.lineage import LINEAGE_LABEL, Identity, Party, party_of
+from reprieve.engine.disruptions.lineage import LINEAGE_LABEL, Identity, Participant, participant_of
 from reprieve.planes.idle.records import PodRecord
 from reprieve.units.references import Reference
 
-__all__ = ["Lines", "party_of_root"]
+__all__ = ["RootLineages", "participant_of_root"]
 
 _UNKNOWN: Final = Nanos(0)
 #: Beside all labels of these domains.
@@ -34,12 +34,12 @@ _ADDED: Final = frozenset(
 _ADDED_BY: Final = ("batch.kubernetes.io", "apps.kubernetes.io", "statefulset.kubernetes.io")
 
 
-def party_of_root(root: Reference) -> Party:
+def participant_of_root(root: Reference) -> Participant:
     """Return the lineage of a root of which nothing but its uid is known."""
-    return party_of(_identity(root))
+    return participant_of(_identity(root))
 
 
-class Lines:
+class RootLineages:
     """The lineages of tracked roots. `pods_of`: the pods of a root that are there."""
 
     def __init__(
@@ -47,20 +47,20 @@ class Lines:
     ) -> None:
         self._governor = governor
         self._pods_of = pods_of
-        self._known: dict[str, Party] = {}  # of roots with a pod, by uid
+        self._known: dict[str, Participant] = {}  # of roots with a pod, by uid
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, root: Reference) -> Party:
+    def of(self, root: Reference) -> Participant:
         """Return the lineage of a root."""
         known = self._known.get(root.uid)
         if known is not None:
             return known
         pods = self._pods_of(root)
         if not pods:
-            return party_of_root(root)
-        found = self._known[root.uid] = _party(root, min(pods, key=_age))
+            return participant_of_root(root)
+        found = self._known[root.uid] = _participant(root, min(pods, key=_age))
         return found
 
     def priority(self, root: Reference) -> int | None:
@@ -70,15 +70,15 @@ class Lines:
     def pod_ended(self, root: Reference, at: Nanos) -> None:
         """A pod of a root was deleted: after the last one, work may be submitted to replace it."""
         if not any(pod.row.live for pod in self._pods_of(root)):
-            self._governor.ended(party_of_root(root), at)
+            self._governor.ended(participant_of_root(root), at)
 
     def forget(self, uid: str) -> None:
         """A root is not tracked any more."""
         self._known.pop(uid, None)
 
 
-def _party(root: Reference, pod: PodRecord) -> Party:
-    return party_of(
+def _participant(root: Reference, pod: PodRecord) -> Participant:
+    return participant_of(
         _identity(
             root,
             template=_template(root, pod),

@@ -25,14 +25,14 @@ from reprieve.api.reprieve import NOTICE_FILE, NOTICE_TOLD
 from reprieve.engine.notice.states import State
 from reprieve.execution.accounts.due_notices import DueNotices
 from reprieve.execution.fence import Fence
-from reprieve.execution.notices import Notices, Told
+from reprieve.execution.notices import Notices, Notified
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Conflict, Forbidden, Invalid, NotFound
 from reprieve.kube.resource import PODS
 from reprieve.kube.writes import Priority
 from reprieve.wording.displacements import notice_reason
 
-__all__ = ["ToldFiles"]
+__all__ = ["NoticeFiles"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
@@ -43,7 +43,7 @@ class _Head(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
 
 
-class ToldFiles:
+class NoticeFiles:
     """Writes them. `run` works beside the planes."""
 
     def __init__(self, notices: Notices, client: Client, fence: Fence, clock: Clock) -> None:
@@ -52,31 +52,31 @@ class ToldFiles:
         self._due = DueNotices(self._write, "the file", fence, clock)
         # By notice and pod: what was written last, empty where the pod asks for no file.
         self._written: dict[str, dict[str, str]] = {}
-        notices.observers.append(self._told)
+        notices.observers.append(self._notified)
 
-    def _told(self, told: Told) -> None:
-        if told.notice.state is State.RELEASED:
-            self._written.pop(told.id, None)
-            self._due.drop(told)
+    def _notified(self, notified: Notified) -> None:
+        if notified.notice.state is State.RELEASED:
+            self._written.pop(notified.id, None)
+            self._due.drop(notified)
         else:
-            self._due.add(told)
+            self._due.add(notified)
 
     async def run(self) -> None:
         """Write what is due, until cancelled."""
         await self._due.run()
 
-    async def _write(self, told: Told) -> None:
-        if told.notice.state is State.RELEASED:
+    async def _write(self, notified: Notified) -> None:
+        if notified.notice.state is State.RELEASED:
             return
-        stays = told.notice.state is State.PARDONED
-        text = _text(told)
-        written = self._written.setdefault(told.id, {})
-        for uid, name in list(told.names.items()):
+        stays = notified.notice.state is State.PARDONED
+        text = _text(notified)
+        written = self._written.setdefault(notified.id, {})
+        for uid, name in list(notified.names.items()):
             if written.get(uid) not in ("", text):
-                namespace = told.victims[0].root.namespace
+                namespace = notified.victims[0].root.namespace
                 written[uid] = await self._annotate(namespace, name, uid, text, stays=stays)
         if stays:
-            self._written.pop(told.id, None)
+            self._written.pop(notified.id, None)
 
     async def _annotate(
         self, namespace: str, name: str, uid: str, text: str, *, stays: bool
@@ -107,14 +107,14 @@ class ToldFiles:
         return text
 
 
-def _text(told: Told) -> str:
+def _text(notified: Notified) -> str:
     """Return the content of the file, which is the same for a state and deadline."""
-    stays = told.notice.state is State.PARDONED
+    stays = notified.notice.state is State.PARDONED
     return json.dumps(
         {
-            "id": told.id,
+            "id": notified.id,
             "state": str(State.PARDONED if stays else State.NOTICED),
-            "deadline": format_instant(Nanos(told.notice.due)),
-            "reason": notice_reason(told.intent.spec.plane),
+            "deadline": format_instant(Nanos(notified.notice.due)),
+            "reason": notice_reason(notified.intent.spec.plane),
         }
     )

@@ -12,7 +12,7 @@ import pytest
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.core import ObjectMeta
-from reprieve.execution.accounts.told_checkpoints import SavedPod, ToldCheckpoints
+from reprieve.execution.accounts.reported_checkpoints import ReportedCheckpoints, SavedPod
 from reprieve.kube.errors import Conflict, Forbidden, NotFound
 
 _AT = Nanos(1_800_000_000 * SECOND)
@@ -84,7 +84,7 @@ class Clock:
 async def reported(server: Server, *pods: str, uid: str = "") -> list[str]:
     """Report a save of each pod; what was patched. `uid`: of the one pod, another than it has."""
     fence = SimpleNamespace(open=True, check=None, request_timeout=None)
-    found = ToldCheckpoints(cast("Any", server), cast("Any", fence), cast("Any", Clock()))
+    found = ReportedCheckpoints(cast("Any", server), cast("Any", fence), cast("Any", Clock()))
     for name in pods:
         assert found.saved(SavedPod(uid or f"uid-{name}", "team", name), _AT)
     task = asyncio.create_task(found.run())
