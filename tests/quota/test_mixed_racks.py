@@ -17,7 +17,7 @@ from tests.quota.mixed_racks import in_vain, played
 #: Stories in which victims were in vain once, by what went wrong.
 _OTHER_TREE = (266,)  # who shares the nodes but no quota was decided first
 _STRICT = (2040,)  # a younger workload of a StrictFIFO queue went ahead
-_OTHER_FLAVOR = (1598, 2136)  # quota came free in another flavor, whose nodes have no room
+_OTHER_FLAVOR = (1598, 2136, 7307)  # quota came free in another flavor, whose nodes have no room
 _SLOTS = (1624, 2851)  # nodes had GPUs left and no place for another pod
 _OTHER_PLAN = (344, 3872)  # the nodes freed for one went to another whose own victims still left
 

@@ -130,11 +130,23 @@ def _has_room(entry: Entry, places: Places) -> bool:
 
 
 def fits_after(entry: Entry, snapshot: Snapshot, leaving: Iterable[Holder]) -> Assignment | None:
-    """Return the entry's assignment without these, None where it needs another victim."""
+    """Return the entry's assignment without these, None where it needs another victim.
+
+    On its own flavors if it fits there, else on those that quota chooses then.
+    """
     gone = [*leaving]
     if not gone or entry.assignment is None:
         return None
+    own = {
+        (each.name, resource): choice.flavor
+        for each in entry.assignment.pod_sets
+        for resource, choice in each.flavors.items()
+    }
     chosen = {each.name: each.count for each in entry.assignment.pod_sets}
-    assigner = Assigner(snapshot.without(gone), entry.workload, entry.queue, nobody, None)
-    found = assigner.assign([chosen[each.name] for each in entry.workload.pod_sets])
-    return found if found.mode is Mode.FIT else None
+    counts, left = [chosen[each.name] for each in entry.workload.pod_sets], snapshot.without(gone)
+    for only in (lambda name, resource: own.get((name, resource)), None):
+        assigner = Assigner(left, entry.workload, entry.queue, nobody, None, only)
+        found = assigner.assign(counts)
+        if found.mode is Mode.FIT:
+            return found
+    return None
