@@ -35,7 +35,7 @@ ANSWERS = {
         "team-b 9 6 0",
         "team-a LowerPriority Any Never",
     ],
-    "Who took my quota?": [
+    "Which work uses my quota?": [
         "due to reclamation within the cohort; preemptor path: /research/team-a",
         "job-a-batch-",
         "the same plan",

@@ -32,7 +32,7 @@ NODES = [
 ]
 # Question -> what the answer of each of its commands has to hold.
 ANSWERS = {
-    "Preemption takes too long?": [
+    "Preemption is slow?": [
         'duration_seconds_count{result="success"}',
         'duration_seconds_count{preemptor="podgroup",result="success"} 1.0',
         "scheduler_stale_decisions_total 0.0",
@@ -55,7 +55,7 @@ ANSWERS = {
         "the same plan",
         "gangs/nightly-0 (on gpu-node-",
     ],
-    "Victims are gone from the plan, but not from their nodes?": [
+    "Victims have left the plan, but not their nodes?": [
         "reprieve-scheduler: preempting to accommodate a higher priority podgroup",
         "scheduler_preemption_overdue_victims_total 0.0",
     ],

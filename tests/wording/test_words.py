@@ -163,6 +163,24 @@ def test_no_name_in_code_has_a_word_that_stood_for_many_things() -> None:
     ] == []
 
 
+def test_no_heading_of_a_page_and_no_title_of_the_site_has_a_word_that_is_not_a_term() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md")]
+    headings = [
+        (page.name, line)
+        for page in pages
+        for line in re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL).splitlines()
+        if line.startswith("#")
+    ]
+    titles = [
+        ("mkdocs.yml", line.rpartition(": ")[0])
+        for line in (ROOT / "mkdocs.yml").read_text().splitlines()
+        if line.endswith(".md")
+    ]
+    assert len(headings) > 500 and len(titles) > 150
+    texts = [*headings, *titles]
+    assert [(where, text) for where, text in texts if found(text)] == []
+
+
 def test_no_reference_page_has_a_word_that_is_not_a_term() -> None:
     pages = [*(ROOT / "docs/reference").glob("*.md"), *(ROOT / "docs").glob("*-reference.md")]
     assert len(pages) > 15

@@ -11,7 +11,7 @@
    hangs costs its own namespace alone.
 5. A URL that is not allowed is told by an event on the Disruption, and counted; nothing is sent.
 
-Source: docs/disruptions/operators.md, "Be told by a webhook".
+Source: docs/disruptions/operators.md, "Notification by a webhook".
 """
 
 from __future__ import annotations
