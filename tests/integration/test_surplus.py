@@ -23,11 +23,13 @@ from tests.quota_plane.kind_stories import GROUP, STATEFUL_SETS, TOTAL, is_gated
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     NAMESPACE,
+    WORKLOADS,
     Object,
     cluster_queue,
     flavor,
     local_queue,
 )
+from tests.quota_plane.test_pod_bounds import member
 from tests.quota_plane.test_surplus import (
     A_WHILE_S,
     DEPLOYMENTS,
@@ -65,6 +67,8 @@ async def test_sets_that_outgrow_their_quota_lose_no_pods_with_the_real_controll
                 await outgrow_a_group(cluster)
                 lost = {owner for (owner, _), _ in deletions.by_minute.items() if owner[0] == "Pod"}
                 assert lost == set()
+            await state_the_role_of_a_smaller_pod(cluster)
+            await keep_a_rollout_from_its_end(cluster)
         finally:
             await operators.stop()
 
@@ -103,6 +107,53 @@ async def outgrow_a_group(cluster: Stand) -> None:
     pod: Object = await cluster.client.get(PODS, NAMESPACE, spare, dict)
     (said,) = (each for each in pod["status"]["conditions"] if each["type"] == SURPLUS)
     assert said["message"] == text("few", 2)
+
+
+async def state_the_role_of_a_smaller_pod(cluster: Stand) -> None:
+    for name, cpu in (("a-small", "1"), ("b-large", "6")):
+        pod = member(name, cpu)
+        pod["metadata"]["labels"]["app"] = "roles"
+        await cluster.client.create(PODS, pod, dict)
+
+    async def held() -> bool:
+        at = await phases(cluster, "roles")
+        return at == {"a-small": "Running", "b-large": "Gated"} and bool(
+            await surplus(cluster, "roles")
+        )
+
+    await until("the larger one stays gated", held)
+    await asyncio.sleep(A_WHILE_S)
+    assert await held()
+
+
+async def keep_a_rollout_from_its_end(cluster: Stand) -> None:
+    """A replica of the older revision is made again while its set has no quota."""
+    obj = labelled("StatefulSet", "roll", 1)
+    obj["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"partition": 9}}
+    await cluster.client.create(STATEFUL_SETS, obj, dict)
+
+    async def runs() -> bool:
+        return await phases(cluster, "roll") == {"roll-0": "Running"}
+
+    await until("the replica runs", runs)
+    change = {"spec": {"template": {"metadata": {"annotations": {"turn": "2"}}}}}
+    await cluster.client.patch(STATEFUL_SETS, NAMESPACE, "roll", change, dict)
+
+    async def rolls() -> bool:
+        held: Object = await cluster.client.get(STATEFUL_SETS, NAMESPACE, "roll", dict)
+        return bool(held["status"]["currentRevision"] != held["status"]["updateRevision"])
+
+    await until("a rollout is under way", rolls)
+    workloads = (await cluster.client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+    (name,) = (w["metadata"]["name"] for w in workloads if "-roll-" in w["metadata"]["name"])
+    await cluster.client.patch(WORKLOADS, NAMESPACE, name, {"spec": {"active": False}}, dict)
+
+    async def gated() -> bool:
+        return await phases(cluster, "roll") == {"roll-0": "Gated"}
+
+    await until("the replica waits for quota", gated)
+    await asyncio.sleep(A_WHILE_S)
+    assert await gated() and await rolls()
 
 
 async def registered(cluster: Stand) -> bool:
