@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import yaml
@@ -43,6 +44,7 @@ __all__ = [
     "audited_plane",
     "create",
     "decided",
+    "every_eviction",
     "evictions",
     "idle_for",
     "prepared",
@@ -58,6 +60,7 @@ THREE_PLANES: Final = (
     *("--controllers", "idle,scheduling,quota"),
     *("--scheduler-name", "default-scheduler"),
 )
+_NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 QUOTAS: Final = {"a": 4, "b": 0, "c": 0}
 _ROOTS: Final = ("pods", "jobs", "deployments")
 _POLICY: Final = {
@@ -100,16 +103,22 @@ async def decided(
     quotas: Mapping[str, int] = QUOTAS,
     *,
     operators: int = 1,
+    module: str = "reprieve",
+    variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> AsyncIterator[tuple[Stage, Client, OperatorProcesses]]:
-    """Start operators of three planes; what is asserted fails with the end of their log."""
+    """Start operators of three planes; what is asserted fails with the end of their log.
+
+    `module` is what they run, with these `variables` beside its own.
+    """
     given = (plane, folder, nodes, *THREE_PLANES)
-    async with on_plane(*given, kueue=True, ready="quota plane runs") as stage:
+    async with on_plane(*given, kueue=True, ready="quota plane runs", module=module) as stage:
         connection = await load_connection(str(folder / "kubeconfig"))
         client = connect(connection, SystemClock(), field_manager="tests")
         environment = {
             **ENVIRONMENT,
             "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "2s",
             "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
+            **variables,
         }
         operator = stage.launch(environment, operators)
         await operator.start()
@@ -188,6 +197,14 @@ async def until(
 def evictions(folder: Path) -> list[Eviction]:
     """Return whom the operator evicted, each once, in the order of the audit log."""
     found: dict[tuple[str, str, str], Eviction] = {}
+    for each in every_eviction(folder):
+        found.setdefault(each[:3], each)
+    return list(found.values())
+
+
+def every_eviction(folder: Path) -> list[Eviction]:
+    """Return all evictions that the API server accepted, in the order of the audit log."""
+    found = []
     for line in (folder / "audit.log").read_bytes().splitlines():
         event = json.loads(line)
         ref = event.get("objectRef") or {}
@@ -202,6 +219,5 @@ def evictions(folder: Path) -> list[Eviction]:
             and event["responseStatus"]["code"] < 300
         ):
             at = parse_instant(event["requestReceivedTimestamp"])
-            each = ref["namespace"], ref["resource"], ref["name"]
-            found.setdefault(each, Eviction(*each, at))
-    return list(found.values())
+            found.append(Eviction(ref["namespace"], ref["resource"], ref["name"], at))
+    return found

@@ -60,10 +60,11 @@ async def on_plane(
     *arguments: str,
     kueue: bool = False,
     ready: str = "scheduling pods of",
+    module: str = "reprieve",
 ) -> AsyncIterator[Stage]:
     """Bring up nodes, exporter and observer.
 
-    `arguments` are the operator's, which has started once it has said `ready`.
+    `arguments` are the operator's, which has started once it has said `ready`; `module` is run.
     """
     kubeconfig, operator_kubeconfig = folder / "kubeconfig", folder / "operator.kubeconfig"
     plane.write_kubeconfig(kubeconfig, ADMINISTRATOR)
@@ -74,6 +75,7 @@ async def on_plane(
         nodes,
         SystemClock(),
         operator_arguments=arguments,
+        operator_module=module,
         machines_without=IN_CONTROLLER_MANAGER if plane.has_controllers else (),
         scheduler=False,
         kueue=kueue,

@@ -51,6 +51,23 @@ async def test_idle_work_for_a_pending_job_is_one_record_of_two_stages(tmp_path:
     assert [(each.plane, each.frees) for each in spec.victims] == [("idle", Frees(room=True))]
 
 
+@pytest.mark.thorough
+async def test_a_plan_made_after_another_was_refused_is_decided_again(tmp_path: Path) -> None:
+    """The first demand would not get what the victim leaves: its plan is part of the input."""
+    idle = deployment("ann", "b", priority="high")
+    async with site(tmp_path, [node("n0", 4)], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle)
+        await cluster.runs(job("above", "a", gpus=2, priority="high", opted=False))
+        await cluster.runs(job("first", "a", gpus=4, priority="low"))
+        await cluster.runs(job("second", "a", gpus=2, priority="low"))
+        await cluster.idle(idle)
+        await cluster.rest()
+        placed = {name: cluster.placed(name) for name in ("above", "first", "second")}
+        assert placed == {"above": 1, "first": 0, "second": 1}
+        (record,) = await records(cluster)
+    assert [each.root.name for each in record.spec.victims] == ["ann"]
+
+
 async def test_a_preemption_by_priority_says_what_the_idle_plane_answered(tmp_path: Path) -> None:
     idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
     async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:

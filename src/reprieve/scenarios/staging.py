@@ -46,6 +46,7 @@ class Staging(TypedDict, total=False):
 
     Attributes:
         operator_arguments: flags of the operators that are started.
+        operator_module: what they run; the product unless a test plays around it.
         on_operator_line: told of each line of their logs.
         machines_without: machines that are not to run, as real controllers do their work.
         scheduler: off: the operator is the one that schedules.
@@ -54,6 +55,7 @@ class Staging(TypedDict, total=False):
     """
 
     operator_arguments: Sequence[str]
+    operator_module: str
     on_operator_line: Callable[[str], None] | None
     machines_without: Collection[str]
     scheduler: bool
@@ -112,6 +114,7 @@ async def staged(
                 arguments=("--metrics-port", "0", *staging.get("operator_arguments", ())),
                 replicas=replicas,
                 on_line=staging.get("on_operator_line"),
+                module=staging.get("operator_module", "reprieve"),
             )
 
         yield Stage(objects, observer, _Exporter(machines), rights, clock, launch), machines

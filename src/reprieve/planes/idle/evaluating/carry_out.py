@@ -237,9 +237,12 @@ class CarryOut:
     def hold(self, plan: Plan) -> None:
         """Keep a plan that came to nothing from being tried again at once."""
         clock = self._context.clock
+        now = clock.monotonic()
+        for each in [e for e, (end, _) in self._held.items() if end + _LONGEST_PAUSE < now]:
+            del self._held[each]
         _, pause = self._held.get(plan.id, (0, _RETRY // 2))
         pause = min(2 * pause, _LONGEST_PAUSE)
-        self._held[plan.id] = (clock.monotonic() + pause, pause)
+        self._held[plan.id] = (now + pause, pause)
         self._again(Nanos(clock.wall() + pause))
 
     def still_held(self, plans: Iterable[str]) -> frozenset[str]:
