@@ -15,7 +15,7 @@ Source: specification of topology-aware scheduling, section 9 (2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -24,7 +24,7 @@ from reprieve.engine.quota.assigning.assignment import Assignment, Mode
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
-from reprieve.engine.quota.model import ClusterQueue, Settings
+from reprieve.engine.quota.model import ClusterQueue, ResourceGroup, Settings
 from reprieve.engine.quota.targets.preemption import nobody
 from reprieve.engine.topology.leaves import first_untolerated
 from reprieve.engine.topology.model import TopologyAssignment
@@ -50,25 +50,27 @@ def places_planned(assignment: Assignment) -> dict[str, TopologyAssignment]:
 
 def planned_flavors(
     planned: Mapping[str, TopologyAssignment], queue: ClusterQueue, places: Places
-) -> dict[tuple[str, str], str] | None:
-    """Return by pod set and resource the flavor whose nodes the planned places are.
+) -> Iterator[dict[tuple[str, str], str]]:
+    """Yield by pod set and resource flavors whose nodes the planned places may be.
 
-    None where places of a pod set are none of any flavor of its ClusterQueue.
+    Flavors may have nodes in one domain; there are none where places are none of any flavor.
     """
-    found: dict[tuple[str, str], str] = {}
+    able: dict[str, list[tuple[ResourceGroup, str]]] = {}
     for name, assignment in planned.items():
         wanted = {each.values for each in assignment.domains}
-        at = [
+        able[name] = [
             (group, each.flavor)
             for group in queue.groups
             for each in group.flavors
             if each.flavor in places.trees and wanted <= places.trees[each.flavor].index.keys()
         ]
-        if not at:
-            return None
-        group, flavor = at[0]
-        found |= {(name, resource): flavor for resource in group.covered}
-    return found
+    for number in range(max(map(len, able.values()), default=0) if all(able.values()) else 0):
+        chosen = {name: rows[min(number, len(rows) - 1)] for name, rows in able.items()}
+        yield {
+            (name, resource): flavor
+            for name, (group, flavor) in chosen.items()
+            for resource in group.covered
+        }
 
 
 def by_plans(entries: Sequence[Entry], settings: Settings) -> tuple[list[Entry], list[Entry]]:

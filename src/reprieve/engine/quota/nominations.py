@@ -7,7 +7,8 @@ specification of the quota plane, sections 5, 8.2 and 8.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from kubeworld.units.instants import Nanos
 from reprieve.engine.pace import Pace
@@ -226,14 +227,11 @@ class Nominations:
     ) -> tuple[Assignment, tuple[Target, ...], Assignment] | None:
         """Return what an entry gets on the flavors that its victims were evicted for.
 
-        None where there is no such plan, or nothing comes of it any more. Quota that has become
+        None where there is no such plan, or it needs other victims now. Quota that has become
         free in another flavor meanwhile is no reason to leave the nodes that are being freed.
         """
         places, queue = self.snapshot.places, self.snapshot.configuration.cluster_queues
         if places is None or not (self.settings.best and entry.planned) or entry.replaced:
-            return None
-        flavors = planned_flavors(entry.planned, queue[entry.cluster_queue], places)
-        if flavors is None:
             return None
         rest = entry.workload, entry.queue, oracle, None
         counts = [
@@ -242,9 +240,13 @@ class Nominations:
             else each.count
             for each in entry.workload.pod_sets
         ]
-        only = lambda name, resource: flavors.get((name, resource))  # noqa: E731
-        found, targets = _attempt(Assigner(self.snapshot, *rest, only), oracle, counts)
-        return (found, targets, found) if _is_good(found, targets) else None
+        for flavors in planned_flavors(entry.planned, queue[entry.cluster_queue], places):
+            only = partial(_one_of, flavors)
+            found, targets = _attempt(Assigner(self.snapshot, *rest, only), oracle, counts)
+            leaving = bool(targets) and all(each.holder.evicted for each in targets)
+            if found.mode is Mode.FIT or (found.mode is Mode.PREEMPT and leaving):
+                return found, targets, found
+        return None
 
     def _whole_or_reduced(
         self, workload: Workload, assigner: Assigner, oracle: SearchOracle
@@ -359,6 +361,10 @@ def _attempt(
     if asked is not None:
         found = planned_without(found, assigner.workload, assigner.config, snapshot, targets)
     return found, targets
+
+
+def _one_of(flavors: Mapping[tuple[str, str], str], name: str, resource: str) -> str | None:
+    return flavors.get((name, resource))
 
 
 def _is_good(found: Assignment, targets: Sequence[Target]) -> bool:
