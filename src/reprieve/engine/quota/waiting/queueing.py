@@ -127,7 +127,7 @@ QUIET: Final[Mapping[str, str]] = {
     "invalid": "read of those who wait",
     "preempts_from": "read of those who wait",
     "idle": "orders victims alone",
-    "party": "the governor wakes whom it held",
+    "participant": "the governor wakes whom it held",
     "unhealthy_nodes": "of the workload itself, which is then given other nodes",
     "of_one_pod": "never changes",
     "checkpoint": "orders victims, and who waits for a save is looked at when it is due",
