@@ -78,7 +78,7 @@ class APodIsMarkedWhenItIsEnded(Life):
         name = (await self.workload(stem) or {})["metadata"]["name"]
         await self.client.modify(PODS, NAMESPACE, f"{self.name}-low", unfinalized)
 
-        await self.told("Workload", name, "FinishedWorkload", "its pod is gone")
+        await self.told("Workload", name, "FinishedWorkload", "its pod was deleted")
 
 
 class APodThatNeverRanIsNotQueuedAgain(Life):

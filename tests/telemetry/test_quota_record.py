@@ -69,7 +69,7 @@ class Refusing:
         entry.proven = sum(entry.workload.name.encode()) % 3 > 0
         return "" if entry.proven else "Not preempted: no node"
 
-    def puts_off(self, entry: Entry) -> str:
+    def delays(self, entry: Entry) -> str:
         return ""
 
     def claim(self, entry: Entry, flavors: Any) -> None:
