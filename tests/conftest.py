@@ -17,7 +17,7 @@ import pytest
 from kubelocal.tests.conftest import kubectl, pytest_configure
 from tests.granted import comparing_rights
 
-__all__ = ["THOROUGH", "THOROUGH_TESTS", "kubectl", "pytest_configure"]
+__all__ = ["SLOW", "THOROUGH", "THOROUGH_TESTS", "kubectl", "pytest_configure"]
 
 #: What is marked `thorough`: with all of it the README's line would take thrice as long.
 THOROUGH: Final = (
@@ -57,7 +57,6 @@ THOROUGH: Final = (
     "tests/walkthrough/",
     "tests/idle/test_clock_steps.py",
     "tests/shadow/test_command.py",
-    "tests/simulation/test_least_lost_schedule.py",
     "tests/simulation/test_shards.py",
     "tests/simulation/test_simulate_command.py",
     "tests/simulation/test_validation.py",
@@ -69,7 +68,6 @@ THOROUGH: Final = (
     # Deaths at every write, and faults drawn at random.
     "tests/scheduling/crash/",
     "tests/scheduling/faults/",
-    "tests/scheduling/test_execution.py",
     # Stories that take seconds each; one or a few of their kind stay in the README's line.
     "tests/controllers/test_fork.py",
     "tests/controllers/test_solve.py",
@@ -86,13 +84,11 @@ THOROUGH: Final = (
     "tests/idle/test_start.py",
     "tests/oracle/scheduling/test_oracle_against_vectors.py",
     "tests/quota/test_second_opinion.py",
-    "tests/quota_plane/test_bounded_sets.py",
     "tests/quota_plane/test_idle_demands.py",
     "tests/quota_plane/test_kinds_lives.py",
     "tests/quota_plane/test_made_again.py",
     "tests/quota_plane/test_restarted_jobs.py",
     "tests/quota_plane/test_surplus.py",
-    "tests/quota_plane/test_topology_stories.py",
     "tests/scheduling/gates/",
     "tests/scheduling/test_governor.py",
     "tests/scheduling/test_observed.py",
@@ -109,7 +105,6 @@ THOROUGH: Final = (
     "tests/together/test_granted_reads.py",
     "tests/together/test_processes.py",
     "tests/together/test_records.py",
-    "tests/together/test_simulated.py",
     "tests/whatif/test_again.py",
     "tests/whatif/test_priority_fix.py",
     "tests/whatif/test_quota.py",
@@ -117,6 +112,24 @@ THOROUGH: Final = (
     "tests/whatif/test_unjudged.py",
     "tests/whatif/test_verified_changes.py",
     # Stories and properties that take long on two cores.
+    "tests/cli/test_kubectl_plugin.py",
+    "tests/disruptions/test_independent.py",
+    "tests/engine/cluster/test_cluster_properties.py",
+    "tests/engine/scheduling/test_mixtures.py",
+    "tests/engine/scheduling/test_promises.py",
+    "tests/engine/test_properties.py",
+    "tests/idle/test_notice.py",
+    "tests/oracle/topology/test_fresh_cases.py",
+    "tests/quota/test_options.py",
+    "tests/quota_plane/test_leaving.py",
+    "tests/quota_plane/test_notice.py",
+    "tests/quota_plane/test_process.py",
+    "tests/scenarios/test_staging.py",
+    "tests/scheduling/test_harm_budgets.py",
+    "tests/scheduling/test_reported_checkpoints.py",
+    "tests/simulation/test_domains.py",
+    "tests/together/test_one_demand.py",
+    "tests/whatif/test_pod_admission.py",
     "tests/idle/test_held_by_owners.py",
     "tests/idle/test_preemption_delay.py",
     "tests/idle/test_submitted_again.py",
@@ -135,26 +148,43 @@ THOROUGH: Final = (
     "tests/disruptions/test_properties.py",
     "tests/disruptions/test_server.py",
     "tests/disruptions/test_two_schedulers.py",
-    "tests/engine/scheduling/test_agreement.py",
     "tests/engine/scheduling/test_min_runtime_agreement.py",
-    "tests/engine/scheduling/test_mutations.py",
-    "tests/engine/scheduling/test_options.py",
     "tests/engine/scheduling/test_paths.py",
     "tests/engine/filters/test_following.py",
     "tests/engine/scores/test_following.py",
-    "tests/engine/test_idle_mutations.py",
     "tests/intake/test_exposition_oracle.py",
     "tests/oracle/scheduling/test_clusters.py",
-    "tests/quota/test_mutations.py",
     "tests/quota/test_targets.py",
-    "tests/together/test_deaths.py",
     "tests/whatif/test_idle.py",
     "tests/whatif/test_kinds.py",
     "tests/whatif/test_new_names.py",
+)
+#: What is marked `slow`: rules broken on purpose, deaths at every write, hundreds of clusters
+#: of which `THOROUGH` has others. CI has half an hour.
+SLOW: Final = (
+    "tests/engine/test_idle_mutations.py",
+    "tests/together/test_deaths.py",
+    "tests/engine/scheduling/test_agreement.py",
+    "tests/engine/scheduling/test_mutations.py",
+    "tests/engine/scheduling/test_options.py",
+    "tests/quota/test_mutations.py",
+    "tests/quota_plane/test_bounded_sets.py",
+    "tests/quota_plane/test_topology_stories.py",
+    "tests/scheduling/crash/test_harm_ledger.py",
+    "tests/scheduling/crash/test_whole_units.py",
+    "tests/scheduling/test_execution.py",
+    "tests/simulation/test_least_lost_schedule.py",
+    "tests/simulation/test_refusals.py",
+    "tests/together/test_simulated.py",
     "tests/whatif/test_proof.py",
 )
 #: Tests that are `thorough` too, by file: the longest of those that stay in the README's line.
 THOROUGH_TESTS: Final = {
+    "tests/conformance/test_topology_vectors.py": ("test_published_cycles",),
+    "tests/idle/test_metrics.py": (
+        "test_a_sample_of_another_time_by_its_own_clock_makes_nobody_idle",
+        "test_an_endpoint_that_gives_no_samples_makes_nobody_idle",
+    ),
     "tests/conformance/test_quota_vectors.py": ("test_shifted_copy",),
     "tests/conformance/test_workload_aware_vectors.py": (
         "test_shifted_copy",
@@ -180,12 +210,11 @@ THOROUGH_TESTS: Final = {
     "tests/scheduling/test_notice.py": (
         "test_wherever_a_process_dies_a_unit_goes_once_it_has_saved_or_at_its_deadline",
     ),
-    "tests/simulation/test_refusals.py": ("test_decisions_are_the_same_without_it",),
     "tests/simulation/test_replay.py": (
         "test_where_making_way_takes_time_fair_sharing_does_not_go_round_at_one_instant",
     ),
 }
-_WHOLLY_THOROUGH: Final = tuple(f"{each.rstrip('/')}/" for each in THOROUGH)
+_WHOLLY_LEFT_OUT: Final = tuple(f"{each.rstrip('/')}/" for each in (*THOROUGH, *SLOW))
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 
 
@@ -216,12 +245,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         if collection_path.is_relative_to(config.rootpath)
         else ""
     )
-    return True if below and f"{below}/".startswith(_WHOLLY_THOROUGH) else None
+    return True if below and f"{below}/".startswith(_WHOLLY_LEFT_OUT) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
+        if item.nodeid.startswith(SLOW) and item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.slow)
         slow = item.get_closest_marker("slow") is not None
         if slow and item.get_closest_marker("thorough") is not None:
             raise pytest.UsageError(f"{item.nodeid} is marked both slow and thorough: choose one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from tests.conftest import THOROUGH, THOROUGH_TESTS
+from tests.conftest import SLOW, THOROUGH, THOROUGH_TESTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,10 +17,14 @@ def test_every_place_that_is_left_out_is_there_and_none_lies_within_another() ->
         assert not [other for other in THOROUGH if other != place and place.startswith(other)]
 
 
+def test_what_is_run_by_hand_is_there_and_is_left_out_by_that_alone() -> None:
+    assert [each for each in SLOW if not (ROOT / each).is_file() or each in THOROUGH] == []
+
+
 def test_every_test_that_is_left_out_by_name_is_there_in_a_file_that_is_not() -> None:
     for file, names in THOROUGH_TESTS.items():
         text = (ROOT / file).read_text(encoding="utf-8")
-        assert not file.startswith(THOROUGH), file
+        assert not file.startswith((*THOROUGH, *SLOW)), file
         assert [name for name in names if f"def {name}(" not in text] == [], file
 
 
