@@ -16,7 +16,7 @@ const RANGES: [range: string, title: string][] = [["", "last hour"], ["day", "da
 const MEASURES: [measure: string, title: string, unit: string][] = [
   ["", "in use", "GPUs"],
   ["idle", "idle", "GPUs"],
-  ["waiting", "waiting", "GPUs that pending work asks for"],
+  ["waiting", "waiting", "GPUs that pending work requests"],
   ["preempted", "preemptions", "preempted units"],
   ["lost", "lost GPU-hours", "GPU-hours lost"],
 ];

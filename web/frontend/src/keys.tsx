@@ -18,7 +18,7 @@ const KEYS: [keys: string, does: string][] = [
   ["Page Up, Page Down, Home, End", "further in a table"],
   ["Enter", "open what the row is about"],
   ["← →", "close and open a branch; from node to node on the map"],
-  ["g, then n m w p q r l s h", "go to Now, My work, Waiting, Preemptions, Queues, haRm, pLan, Study, Health"],
+  ["g, then n m w p q r l s h", "open Now, My work, Waiting, Preemptions, Queues, haRm, pLan, Study, Health"],
   ["t", "the other theme"],
   ["Esc", "leave the search, close this list"],
   ["?", "this list"],

@@ -53,7 +53,7 @@ function App(): JSX.Element {
     return (
       <main class="bare">
         <Notice title="The server does not answer">
-          <p>{found.error || "Is `reprieve dashboard` still running? This page goes on by itself once it does."}</p>
+          <p>{found.error || "Is `reprieve dashboard` still running? This page continues by itself once it does."}</p>
         </Notice>
       </main>
     );

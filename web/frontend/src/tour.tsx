@@ -19,11 +19,11 @@ const STEPS: { page: string; path: string; section: string; title: string; text:
   },
   {
     page: "waiting", path: "/waiting", section: "Who waits", title: "Who waits, and why",
-    text: "Each row says what is missing and what helps, with the figures of the moment.",
+    text: "Each row states what is missing and what helps, with the figures of the moment.",
   },
   {
     page: "preemptions", path: "/preemptions", section: "Decisions", title: "Who was preempted, and for whom",
-    text: "Each row is a decision: the work that asked, the work that was evicted for it, and what was lost. A click shows why these and no others.",
+    text: "Each row is a decision: the work that requested it, the work that was evicted for it, and what was lost. A click shows why these and no others.",
   },
 ];
 

@@ -155,7 +155,7 @@ IDLE_COLUMNS: Final = (
         lambda m: m.reclaimed_h,
         _count,
     ),
-    Column("idle gone", "displacements for being idle", lambda m: m.for_idle, _count),
+    Column("idle evicted", "displacements for being idle", lambda m: m.for_idle, _count),
     Column("of it over", "those that had no work left", lambda m: m.idle_ended, _count),
     Column("served", "jobs for which idle ones were preempted", lambda m: m.served, _count),
     Column("reclaimed_by", "jobs that started as idle work left", lambda m: m.reclaimed_by, _count),
@@ -165,7 +165,7 @@ IDLE_COLUMNS: Final = (
 
 #: Of studies in which jobs are told before they are preempted.
 NOTICE_COLUMNS: Final = (
-    Column("told", "displacements before which the job was told", lambda m: m.notified, _count),
+    Column("notified", "displacements with notice", lambda m: m.notified, _count),
     Column(
         "spared GPU h",
         "work that would have been undone at these moments without notice",

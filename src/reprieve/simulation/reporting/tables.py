@@ -32,7 +32,7 @@ _LAST = (
     "reclaimed_by",
     "reclaimed_by_wait_p50_s",
     "admitted_device_hours",
-    "told",
+    "notified",
     "notified_saved",
     "spared_device_hours",
     "wait_p95_highest_priority_s",

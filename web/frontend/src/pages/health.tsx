@@ -24,7 +24,7 @@ export function Health({ state }: { state: PageState }): JSX.Element {
         name="open"
         caption="Preemptions that are not over"
         table={tables["open"]}
-        columns={{ decided: { title: "For" }, preemptor: { title: "For whom" }, left: { title: "Still to go", width: 12 } }}
+        columns={{ decided: { title: "For" }, preemptor: { title: "For whom" }, left: { title: "Still to do", width: 12 } }}
         first={["preemption", "preemptor", "state", "decided", "victims", "left"]}
         empty="None: every decision that was begun has come to its end."
       />
@@ -33,11 +33,11 @@ export function Health({ state }: { state: PageState }): JSX.Element {
         caption="Who displaces whom in turn"
         table={tables["loops"]}
         columns={{ lost: { width: 13, show: gpuHours }, held: { title: "What is held back", width: 44 }, until: { title: "Held for" } }}
-        empty="Nobody: no loop is held."
+        empty="None: no loop is held."
       />
       <DataTable
         name="faults"
-        caption="What went wrong within a day"
+        caption="Failures within a day"
         table={tables["faults"]}
         first={["at", "where", "what"]}
         columns={{ at: { title: "Ago" } }}
@@ -48,7 +48,7 @@ export function Health({ state }: { state: PageState }): JSX.Element {
         caption="What the page watches"
         table={tables["kinds"]}
         columns={{ health: { title: "How" } }}
-        empty="It is told to those who see the whole cluster."
+        empty="Only users who see the whole cluster see it."
       />
       <Rest state={state} shown={SHOWN} />
       <p class="soft">
@@ -65,7 +65,7 @@ function figures(values: JsonObject): Figure[] {
   const faults = numberOf(day["faults"]) ?? 0;
   const leads = leader?.["held"] === true;
   return [
-    { label: "operator", value: leads ? <Word word="Leader" shown={textOf(leader?.["holder"]) || "leads"} /> : "nobody leads", attention: !leads },
+    { label: "operator", value: leads ? <Word word="Leader" shown={textOf(leader?.["holder"]) || "leads"} /> : "no process leads", attention: !leads },
     { label: "lease renewed", value: aged(leader?.["renewed"]) },
     { label: "leads for", value: aged(leader?.["since"]) },
     { label: "open decisions", value: number(open) },

@@ -42,9 +42,9 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
             answered: { title: "Pods that have saved", show: (cell, row) => <>{String(cell ?? 0)} of {String(row("asked") ?? 0)}</> },
             asked: { hidden: true },
             by: { title: "For" },
-            message: { title: "It says", width: 30 },
+            message: { title: "It states", width: 30 },
           }}
-          empty="Nothing of yours is told."
+          empty="None of your work has notice."
         />
       )}
       <DataTable
@@ -61,7 +61,7 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
           message: { title: "What is missing", width: 40 },
           step: { title: "What helps", width: 40 },
         }}
-        empty={<>Nothing of yours waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page tells.</>}
+        empty={<>Nothing of yours waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page shows.</>}
       />
       <DataTable
         name="preempted"
@@ -99,7 +99,7 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
           nominal: { title: "Quota" },
           reserved: { title: "Reserved" },
           clusterQueue: { show: (cell) => (cell ? <a href={queuePath(String(cell))}>{String(cell)}</a> : "–") },
-          message: { title: "Takes nothing, as" },
+          message: { title: "Accepts nothing, as" },
         }}
         empty={<>There is no LocalQueue in your namespaces: work of yours is scheduled without quota.</>}
       />

@@ -59,7 +59,7 @@ export function Now({ state }: { state: PageState }): JSX.Element {
           }}
           rows={12}
           actions={<a href={to("/waiting")}>What is missing</a>}
-          empty={<>Nobody waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page tells.</>}
+          empty={<>No work is pending. What would happen to new work, the <a href={to("/plan")}>Plan</a> page shows.</>}
         />
       </div>
       {tables["nodes"] && !address.value.query.has("at") && (
@@ -86,7 +86,7 @@ function Holders({ table, resource }: { table: TableState | undefined; resource:
         first={["unit", "amount", "idle", "leaving", "since", "state"]}
         columns={{ amount: { title: label(resource), width: 8 }, idle: { width: 7 }, leaving: { width: 9 }, pods: { width: 7 }, nodes: { width: 7 } }}
         rows={12}
-        empty="Nobody holds any. Devices are shown as soon as a pod that asks for them runs."
+        empty="None is held. Devices are shown as soon as a pod that requests them runs."
       />
     );
   }

@@ -68,7 +68,7 @@ function facts(values: JsonObject, decided: number | null): Record<string, Json 
   const preemptor = textOf(values["preemptor"]);
   const totals = isObject(values["totals"]) ? values["totals"] : {};
   const result: Record<string, Json | ComponentChildren> = {
-    for: preemptor ? <UnitLink id={preemptor} /> : "nobody in particular",
+    for: preemptor ? <UnitLink id={preemptor} /> : "none in particular",
   };
   if (isObject(values["need"])) result["arithmetic"] = <Arithmetic need={values["need"]} reprieved={values["reprieved"]} />;
   result["preempted"] = `${plural(Number(totals["units"] ?? 0), "unit")}, ${gpuHours(totals["lost"])} of work lost`;
@@ -88,7 +88,7 @@ function facts(values: JsonObject, decided: number | null): Record<string, Json 
   return result;
 }
 
-/** `needed 64 − free 24 = 40 GPUs; taken 40; put back 3 units`. */
+/** `needed 64 − free 24 = 40 GPUs; taken 40; reprieved 3 units`. */
 function Arithmetic({ need, reprieved }: { need: JsonObject; reprieved: Json | undefined }): JSX.Element {
   const amount = (name: string): number => Number(need[name] ?? 0);
   const put = isObject(reprieved) ? Object.entries(reprieved).filter(([, count]) => Number(count) > 0) : [];
@@ -98,8 +98,8 @@ function Arithmetic({ need, reprieved }: { need: JsonObject; reprieved: Json | u
       needed {number(amount("needed"))} − free {rough && "at least "}{number(amount("free"))}
       {amount("coming") > 0 && ` − on its way ${number(amount("coming"))}`} ={" "}
       {rough && "at most "}<strong>{number(amount("lacking"))}</strong> {textOf(need["resource"])}; taken <strong>{number(amount("taken"))}</strong>
-      {put.map(([name, count]) => `; put back ${number(Number(count))} (${name})`)}
-      {!put.length && amount("putBack") > 0 && `; put back ${number(amount("putBack"))} (counted by deciding again)`}
+      {put.map(([name, count]) => `; reprieved ${number(Number(count))} (${name})`)}
+      {!put.length && amount("putBack") > 0 && `; reprieved ${number(amount("putBack"))} (counted by deciding again)`}
     </span>
   );
 }

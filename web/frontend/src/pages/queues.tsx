@@ -60,14 +60,14 @@ export function Queues({ state }: { state: PageState }): JSX.Element {
           parent: { hidden: true },
           depth: { hidden: true },
         }}
-        empty="There are no shares to tell."
+        empty="There are no shares."
       />
       <DataTable
         name="reclaimable"
-        caption="Who could be reclaimed next, the first to go first"
+        caption="What could be reclaimed next, in this order"
         table={tables["reclaimable"]}
         columns={{ borrowed: { title: "Queue borrows", width: 15 }, since: { title: "Admitted" } }}
-        empty="No queue borrows: nobody could be reclaimed."
+        empty="No queue borrows: nothing could be reclaimed."
       />
       <Rest state={state} shown={["unseen", "queues", "shares", "reclaimable"]} />
     </>

@@ -104,7 +104,7 @@ function Decisions({ report }: { report: Report }): JSX.Element {
     <>
       <section class="panel" aria-label="Displacements over time">
         <header class="panel-head"><h2>Displacements over time <span class="count">of the first run of each policy</span></h2></header>
-        {hours.length ? <Chart hours={hours} series={series} /> : <p class="empty">Nobody was displaced.</p>}
+        {hours.length ? <Chart hours={hours} series={series} /> : <p class="empty">No work was displaced.</p>}
       </section>
       <DataTable name="totals" local caption="In all" table={tableOfObjects(totals)} empty="" />
     </>

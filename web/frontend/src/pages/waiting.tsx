@@ -23,9 +23,9 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
           sort="-units"
           caption="By reason"
           table={tables["reasons"]}
-          columns={{ reason: { width: 24, show: (cell) => cell ? <Chooser text={String(cell)}><Word word={String(cell)} /></Chooser> : <span class="soft">not told</span> } }}
+          columns={{ reason: { width: 24, show: (cell) => cell ? <Chooser text={String(cell)}><Word word={String(cell)} /></Chooser> : <span class="soft">not stated</span> } }}
           rows={6}
-          empty="Nobody waits."
+          empty="No work is pending."
         />
         <DataTable
           name="shapes"
@@ -35,7 +35,7 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
           columns={{ shape: { show: (cell) => <Chooser text={String(cell)}>{String(cell)}</Chooser> } }}
           sort="-units"
           rows={6}
-          empty="Nobody waits."
+          empty="No work is pending."
         />
       </div>
       <DataTable
@@ -54,7 +54,7 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
           plane: { hidden: true },
         }}
         rows={22}
-        empty={<>Nobody waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page tells.</>}
+        empty={<>No work is pending. What would happen to new work, the <a href={to("/plan")}>Plan</a> page shows.</>}
       />
       <Rest state={state} shown={["unseen", "everything", "reasons", "waiting"]} />
     </>

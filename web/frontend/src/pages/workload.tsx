@@ -73,7 +73,7 @@ function Waits({ waits }: { waits: JsonObject }): JSX.Element {
     "what helps": textOf(waits["step"]),
     since: since === null ? null : <Age at={since} />,
     queue: queue ? <><a href={queuePath(queue)}>{queue}</a>{position !== null && `, position ${position}`}</> : null,
-    "asks for": textOf(waits["shape"]),
+    "requests": textOf(waits["shape"]),
     plane: textOf(waits["plane"]),
   };
   return (
@@ -147,7 +147,7 @@ function Displacements({ table, totals }: { table: TableState | undefined; total
           {rows.map((row, index) => <Story key={index} row={row} />)}
         </ol>
       ) : (
-        <p class="empty">It never had to be preempted, as far as records go back.</p>
+        <p class="empty">It never had to be preempted, as far as records reach.</p>
       )}
     </section>
   );
