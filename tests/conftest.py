@@ -128,6 +128,7 @@ THOROUGH: Final = (
     "tests/scheduling/test_harm_budgets.py",
     "tests/scheduling/test_reported_checkpoints.py",
     "tests/simulation/test_domains.py",
+    "tests/simulation/test_refusals.py",
     "tests/together/test_one_demand.py",
     "tests/whatif/test_pod_admission.py",
     "tests/idle/test_held_by_owners.py",
@@ -174,7 +175,6 @@ SLOW: Final = (
     "tests/scheduling/crash/test_whole_units.py",
     "tests/scheduling/test_execution.py",
     "tests/simulation/test_least_lost_schedule.py",
-    "tests/simulation/test_refusals.py",
     "tests/together/test_simulated.py",
     "tests/whatif/test_proof.py",
 )

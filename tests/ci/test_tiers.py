@@ -19,6 +19,8 @@ def test_every_place_that_is_left_out_is_there_and_none_lies_within_another() ->
 
 def test_what_is_run_by_hand_is_there_and_is_left_out_by_that_alone() -> None:
     assert [each for each in SLOW if not (ROOT / each).is_file() or each in THOROUGH] == []
+    marked = [each for each in SLOW if "mark.thorough" in (ROOT / each).read_text(encoding="utf-8")]
+    assert marked == [], "a test has one of both marks"
 
 
 def test_every_test_that_is_left_out_by_name_is_there_in_a_file_that_is_not() -> None:

@@ -84,7 +84,6 @@ async def test_a_set_scaled_through_zero_is_queued_with_all_its_replicas(
             assert await let_go(cluster) == 0
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_order_of_scaling_changing_and_restarting_lets_more_go(
     seed: int, tmp_path: Path
@@ -129,7 +128,6 @@ def deployment(replicas: int) -> Object:
     return body
 
 
-@pytest.mark.thorough
 async def test_a_pod_that_names_a_queue_and_was_made_while_no_webhook_answered_is_ended(
     tmp_path: Path,
 ) -> None:
@@ -282,7 +280,6 @@ def is_finished(workload: Object) -> bool:
     return any(each["type"] == "Finished" and each["status"] == "True" for each in said)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(8))
 async def test_no_order_of_creating_changing_and_webhooks_away_leaves_more_running(
     seed: int, tmp_path: Path

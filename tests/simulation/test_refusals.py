@@ -63,7 +63,7 @@ _POLICIES = (
 )
 
 
-@pytest.mark.parametrize("cases", [1, pytest.param(3, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("cases", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("policy", _POLICIES, ids=lambda policy: policy.name)
 def test_decisions_are_the_same_without_it(
     policy: PolicySpec, cases: int, monkeypatch: pytest.MonkeyPatch

@@ -49,7 +49,6 @@ async def test_hundreds_of_plans_are_what_then_happens(tmp_path: Path, planes: s
     assert min(verdicts[each] for each in ("Starts", "StartsWithVictims", "Waits")) >= 3, verdicts
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("planes", "seed"), [("scheduling,quota", 1), ("idle,scheduling,quota", 100)]
 )
@@ -61,7 +60,6 @@ async def test_a_plan_for_strangers_is_what_then_happens(
     assert tally.verdicts["Starts"] >= 1
 
 
-@pytest.mark.thorough
 async def test_a_plan_for_what_says_more_is_what_then_happens(tmp_path: Path) -> None:
     tally = await proven(tmp_path, 740000, "scheduling,quota", cases=6, drawing=STRANGER)
     assert not tally.differences
