@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubeworld.objects.paths import first
+from reprieve.engine.quota.assigning.request_rules import RequestRules
 from reprieve.jobs.pods import ROLE, SURPLUS
 from reprieve.kube.resource import PODS
 from tests.quota_plane.gated_site import QUEUE, gated_site
@@ -38,6 +39,7 @@ from tests.quota_plane.test_bounded_sets import (
     request,
     stateful_set,
 )
+from tests.quota_plane.test_claimed_devices import CLASSES
 from tests.quota_plane.test_kinds import prepare
 
 NODES = [node("node-0", 64)]
@@ -100,6 +102,26 @@ async def test_a_member_that_states_the_role_of_a_smaller_pod_stays_gated(tmp_pa
 
         await cluster.until("the group is complete", complete)
         assert await cpus_let_go(cluster) == await cpus_admitted(cluster) == 2
+
+
+async def test_a_member_whose_claim_has_no_template_yet_stays_gated(tmp_path: Path) -> None:
+    """Once it runs, its template may ask for all devices of a node."""
+    kinds, rules = (ROWS["Pod"],), {"rules": RequestRules(device_classes=CLASSES)}
+    async with gated_site(tmp_path, *queues(2), kinds=kinds, nodes=NODES, options=rules) as cluster:
+        claiming = member("b", "1")
+        claiming["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "t"}]
+        for each in (member("a", "1"), claiming):
+            await cluster.client.create(PODS, each, dict)
+        why = (
+            "the requests of this pod cannot be counted, and pod group 'g' has quota for pods "
+            "whose requests can: it stays gated until the group is queued again with pods of one role "
+            "that request the same"
+        )
+
+        async def held() -> bool:
+            return await pods(cluster) == {"a": (False, ""), "b": (True, why)}
+
+        await cluster.until("the claiming one is held", held)
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "LeaderWorkerSet"])

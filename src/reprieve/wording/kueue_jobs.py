@@ -70,7 +70,15 @@ def surplus_replica(kind: str, name: str, count: int, total: int) -> str:
 
 
 def beyond_admission_text(owner: str, resources: Sequence[str], again: str) -> str:
-    """Return why a pod stays gated that requests more than its pod set was admitted for."""
+    """Return why a pod stays gated that requests more than its pod set was admitted for.
+
+    `resources`: of which it requests more; empty where its requests cannot be counted.
+    """
+    if not resources:
+        return (
+            f"the requests of this pod cannot be counted, and {owner} has quota for pods whose "
+            f"requests can: it stays gated until {again}"
+        )
     return (
         f"{owner} has quota for pods that request less {', '.join(resources)} than this one: "
         f"it stays gated until {again}"

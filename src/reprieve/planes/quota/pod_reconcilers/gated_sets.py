@@ -217,7 +217,7 @@ class SetReconciler:
         resources = beyond_admission(
             {**asked, "template": _bare(asked["template"])}, workload, rows
         )
-        if resources:
+        if resources is not None:
             again = f"the {kind.kind} is queued again; scale it to 0 and up"
             text = beyond_admission_text(f"{kind.kind} '{name}'", resources, again)
             await self._steps.hold(pods, pod, text, BEYOND)

@@ -5,6 +5,7 @@ called: neither proves that a pod requests what its pod set was admitted for. Bo
 
 1. a resource that the pod set holds quota of: its part of the usage
 2. another resource: what the pod set's template requests, with LimitRanges and overhead
+3. requests that cannot be counted, such as devices of a claim that is made later: none
 
 Source: specification of the quota plane, section 10.4; the rule is Reprieve's own.
 """
@@ -34,12 +35,15 @@ BEYOND: Final = "ExceedsAdmission"
 
 def pod_beyond_admission(
     kind: JobKind, pod: Json, workload: Workload, rows: PodSetRows
-) -> tuple[str, ...]:
-    """Return the resources of which a pod requests more than its role was admitted for."""
+) -> tuple[str, ...] | None:
+    """Return the resources of which a pod requests more than its role was admitted for.
+
+    As of `beyond_admission`.
+    """
     role = role_of(pod)
     admitted = next((each for each in workload.spec.pod_sets if each.name == role), None)
     if admitted is None:
-        return ()
+        return None
     (asked,) = pod_sets_of(kind, pod)
     if PARENT in annotations_of(pod) and controller_of(pod):
         # Other webhooks add containers to the pods of a set, which no quota counts.
@@ -47,22 +51,33 @@ def pod_beyond_admission(
     return beyond_admission({**asked, "name": role}, workload, rows)
 
 
-def beyond_admission(asked: Json, workload: Workload, rows: PodSetRows) -> tuple[str, ...]:
+def beyond_admission(asked: Json, workload: Workload, rows: PodSetRows) -> tuple[str, ...] | None:
     """Return the resources of which a pod set requests more for each pod than was admitted.
 
-    Empty where nothing is admitted, or where requests cannot be read.
+    None where it requests no more, nothing is admitted, or what was admitted cannot be counted;
+    empty where what it requests cannot be counted, though what was admitted can.
     """
     admission, name = workload.status.admission, asked["name"]
     admitted = next((each for each in workload.spec.pod_sets if each.name == name), None)
     if admission is None or admitted is None:
-        return ()
+        return None
     held = next((e for e in admission.pod_set_assignments if e.name == name), None)
-    try:
-        wanted = rows.of(msgspec.convert(asked, PodSet))[0].requests
-        bounds = {**rows.of(admitted)[0].requests, **_held(held, admitted)}
-    except (UnreadableRequest, Uncountable, InvalidQuantity, msgspec.ValidationError):
+    bounds, wanted = _requests(admitted, rows), _requests(asked, rows)
+    if bounds is None:
+        return None
+    if wanted is None:
         return ()
-    return tuple(sorted(each for each, amount in wanted.items() if amount > bounds.get(each, 0)))
+    bounds = {**bounds, **_held(held, admitted)}
+    more = [each for each, amount in wanted.items() if amount > bounds.get(each, 0)]
+    return tuple(sorted(more)) or None
+
+
+def _requests(pod_set: PodSet | Json, rows: PodSetRows) -> Mapping[str, int] | None:
+    """Return what each pod requests, None where that cannot be counted."""
+    try:
+        return rows.of(msgspec.convert(pod_set, PodSet))[0].requests
+    except (UnreadableRequest, Uncountable, InvalidQuantity, msgspec.ValidationError):
+        return None
 
 
 def _held(assigned: PodSetAssignment | None, admitted: PodSet) -> Mapping[str, int]:

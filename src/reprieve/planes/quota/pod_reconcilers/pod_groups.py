@@ -236,7 +236,7 @@ class GroupReconciler:
             for pod in members:
                 if not is_gated(pod, kind.gate) or first(pod, "metadata.deletionTimestamp"):
                     continue
-                if not self._beyond(kind, pod, workload):
+                if self._beyond(kind, pod, workload) is None:
                     await self._steps.start(kind, pod, workload, role_of(pod))
         except Conflicting as conflict:
             text = str(conflict)
@@ -246,8 +246,8 @@ class GroupReconciler:
 
     async def _hold_or_release(self, kind: JobKind, at: str, pod: Json, workload: Workload) -> None:
         """Report a gated member that requests more than is admitted; clear what is outdated."""
-        resources = self._beyond(kind, pod, workload) if is_gated(pod, kind.gate) else ()
-        if not resources:
+        resources = self._beyond(kind, pod, workload) if is_gated(pod, kind.gate) else None
+        if resources is None:
             await self._steps.clear_surplus(pod)
             return
         group = at.partition("/")[2]
@@ -255,7 +255,7 @@ class GroupReconciler:
         text = beyond_admission_text(f"pod group '{group}'", resources, again)
         await self._steps.hold(kind, pod, text, BEYOND)
 
-    def _beyond(self, kind: JobKind, pod: Json, workload: Workload) -> tuple[str, ...]:
+    def _beyond(self, kind: JobKind, pod: Json, workload: Workload) -> tuple[str, ...] | None:
         rows = self._state.pod_rows(workload.metadata.namespace)
         return pod_beyond_admission(kind, pod, workload, rows)
 
