@@ -9,7 +9,7 @@ import pytest
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assigning.constraints import Taint
-from reprieve.engine.quota.failing_nodes import NodeCondition, failing_nodes
+from reprieve.engine.quota.failing_nodes import NodeCondition, failing_nodes, next_failure
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -87,3 +87,13 @@ def test_a_node_has_failed(
         known.__getitem__,
     )
     assert found == (["a"] if fails else [])
+
+
+@pytest.mark.parametrize("gates", [BY_PODS, BY_TIME, BOTH, NEITHER])
+def test_who_looks_again_is_named_the_instant_at_which_time_alone_fails_a_node(
+    gates: Gates,
+) -> None:
+    nodes = [NodeCondition(), NodeCondition(ready=False), unready(40), unready(5), unready(20)]
+    settings = Settings(gates=gates)
+    found = next_failure(nodes, Configuration({}, {}, {}, {}, {}, settings=settings), NOW)
+    assert found == (None if gates is BY_PODS else NOW + 10 * SECOND)

@@ -16,7 +16,7 @@ Source: specification of topology-aware scheduling, section 7.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +27,7 @@ from reprieve.engine.quota.model import Configuration, Gates, Workload
 from reprieve.engine.topology.leaves import first_untolerated
 from reprieve.engine.topology.places import Places
 
-__all__ = ["NodeCondition", "failing_nodes"]
+__all__ = ["NodeCondition", "failing_nodes", "next_failure"]
 
 #: So long a node is not ready before it counts as failed by time alone.
 _FIXED_TIME: Final = 30 * SECOND
@@ -84,6 +84,25 @@ def failing_nodes(
     return sorted(found)
 
 
+def next_failure(
+    nodes: Iterable[NodeCondition], configuration: Configuration, now: Nanos
+) -> Nanos | None:
+    """Return when the next of some nodes counts as failed by time alone, None where none does."""
+    gates = configuration.settings.gates
+    if not (gates.tas_failed_node_replacement and _by_time(gates)):
+        return None
+    ends = [
+        each.unready_since + _FIXED_TIME
+        for each in nodes
+        if not each.ready and each.unready_since is not None
+    ]
+    return min((Nanos(end) for end in ends if end > now), default=None)
+
+
+def _by_time(gates: Gates) -> bool:
+    return gates.tas_replace_node_after_fixed_time or not gates.tas_replace_node_on_pod_termination
+
+
 def _hosts(workload: Workload, places: Places) -> Iterator[_Host]:
     assert workload.admission is not None
     rows = {each.name: each for each in workload.pod_sets}
@@ -114,8 +133,7 @@ def _has_failed(
         by_pods = gates.tas_replace_node_on_pod_termination
         if by_pods and not runs_on(host.name):
             return True
-        by_time = gates.tas_replace_node_after_fixed_time or not by_pods
-        return by_time and now >= node.unready_since + _FIXED_TIME
+        return _by_time(gates) and now >= node.unready_since + _FIXED_TIME
     tainted = (
         gates.tas_replace_node_on_node_taints
         and first_untolerated(node.taints, host.tolerations) is not None

@@ -111,7 +111,8 @@ class Decisions:
         state, clock = self._state, self._context.clock
         async with state.engine:
             state.settle()
-            self._failed_nodes.mark()
+            if (due := self._failed_nodes.mark()) is not None:
+                self.loop.ask_at(due)
             started, now = clock.monotonic(), clock.wall()
             ledger = self._held_pairs.ledger
             await self._held_pairs.show(now)

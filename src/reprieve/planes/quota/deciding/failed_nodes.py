@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import PodSetAssignment, Workload
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.node_failures import NODE_FAILURES
@@ -55,8 +56,11 @@ class FailedNodes:
         self._spawn = spawn
         self._unplaced: dict[str, str] = {}  # what was told, by the key of the Workload
 
-    def mark(self) -> None:
-        """Name the nodes that have failed since, and evict whom a second one failed."""
+    def mark(self) -> Nanos | None:
+        """Name the nodes that have failed since, and evict whom a second one failed.
+
+        Return when to look again though nothing changes, None where that is not needed.
+        """
         for key, marks in list(self._grounds.failing()):
             workload = self._state.workload(key)
             if workload is not None:
@@ -67,6 +71,7 @@ class FailedNodes:
                     names = ", ".join(marks.nodes) or "none any more"
                     said = f"nodes of its places that failed: {names}"
                     self._begin(key, workload.metadata.uid, _named(marks.nodes), said)
+        return self._grounds.next_failure()
 
     def replaced(self, entry: Entry) -> None:
         """Write the new places of a workload."""

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from kubeworld.units.clock import Clock
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import NodeRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.quota.assigning.constraints import Taint
-from reprieve.engine.quota.failing_nodes import NodeCondition, failing_nodes
+from reprieve.engine.quota.failing_nodes import NodeCondition, failing_nodes, next_failure
 from reprieve.engine.quota.holdings.placed import placing_keys, queues_with_places
 from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.node_failures import Marks, marks_of
@@ -104,6 +105,14 @@ class GroundView:
             return []
         return self._failed(key, holder.workload, places, self._by_host(snapshot))
 
+    def next_failure(self) -> Nanos | None:
+        """Return when a node counts as failed by time alone, without a change that says so."""
+        if self._snapshot is None:
+            return None
+        rows = (self._nodes.node(row.name) for row in self._by_host(self._snapshot).values())
+        conditions = (_condition(row) for row in rows if row is not None and not row.ready)
+        return next_failure(conditions, self._state.configuration, self._clock.wall())
+
     def _failed(
         self, key: str, workload: Workload, places: Places, hosts: Mapping[str, NodeRow]
     ) -> list[str]:
@@ -113,9 +122,7 @@ class GroundView:
         def node_of(host: str) -> NodeCondition | None:
             # As it is now: no decision may have been made since it changed.
             row = self._nodes.node(hosts[host].name) if host in hosts else None
-            if row is None:
-                return None
-            return NodeCondition(_taints(row), row.ready, row.unready_since)
+            return None if row is None else _condition(row)
 
         now = self._clock.wall()
         return failing_nodes(workload, self._state.configuration, places, now, runs_on, node_of)
@@ -138,6 +145,10 @@ class GroundView:
             for key in placing_keys(self._state.holdings.holders.values())
             for uid in self._nodes.pods_of(key)
         }
+
+
+def _condition(row: NodeRow) -> NodeCondition:
+    return NodeCondition(_taints(row), row.ready, row.unready_since)
 
 
 def _taints(row: NodeRow) -> tuple[Taint, ...]:
