@@ -27,11 +27,24 @@ from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.quota.assigning.assignment import Assignment, Mode
 from reprieve.engine.quota.displacements import Displacements
-from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
+from reprieve.engine.quota.entries import (
+    CycleResult,
+    Entry,
+    NodeCheck,
+    Outcome,
+    Unready,
+    why_no_fit,
+)
 from reprieve.engine.quota.evictions import Evictions
 from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.holdings.state import Holdings
-from reprieve.engine.quota.kept_places import by_plans, fits_after, keeps_its_plan, places_planned
+from reprieve.engine.quota.kept_places import (
+    by_plans,
+    fits_after,
+    keeps_its_plan,
+    leaving,
+    places_planned,
+)
 from reprieve.engine.quota.model import Admission, Policy, Workload
 from reprieve.engine.quota.node_answers import NodeAnswers, waits_for_gates
 from reprieve.engine.quota.nominated import Nominated
@@ -279,7 +292,7 @@ class _Cycle:
         mode = entry.mode
         entry.requeue = RequeueReason.FAILED_AFTER_NOMINATION
         if mode is Mode.NO_FIT:
-            entry.reason, entry.message = _why_no_fit(assignment, entry.whole)
+            entry.reason, entry.message = why_no_fit(assignment, entry.whole)
             entry.requeue = RequeueReason.NO_FIT
             self._finish(entry, Outcome.NO_FIT)
         elif mode is Mode.PREEMPT and not entry.targets:
@@ -350,7 +363,7 @@ class _Cycle:
             return None
         if all(target.holder.evicted for target in entry.targets):
             return None
-        evicted = {h.key: h for h in self.holdings.holders.values() if h.evicted}
+        evicted = leaving(entry, self.holdings.holders.values(), self.ledger, self.now)
         evicted |= {holder.key: holder for holder in self.room.leaving(entry)}
         later = fits_after(entry, self.snapshot, evicted.values())
         left = None if later or not evicted else self.snapshot.without(evicted.values())
@@ -481,20 +494,12 @@ class _Cycle:
         if not self.settings.gates.unadmitted_workloads_observability:
             entry.reason = Unready.PENDING
         self.result.entries.append(entry)
-        awaits = self.settings.best and self.queues.awaits_preemption(entry.workload.key)
-        if awaits and keeps_its_plan(entry, self.holdings.holders.values()):
-            entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
+        if self.settings.best and self.queues.awaits_preemption(entry.workload.key):
+            leaves = leaving(entry, self.holdings.holders.values(), self.ledger, self.now)
+            if keeps_its_plan(entry, leaves.values(), self.snapshot.tree):
+                entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
         before = self.queues.last_scan(entry.workload.key)
         moved = self.queues.requeue(entry.workload.key, entry.requeue, entry.scan)
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)
         self.result.progress = self.result.progress or moved
         self.result.scanned = self.result.scanned or bookmarks[0] != bookmarks[1]
-
-
-def _why_no_fit(assignment: Assignment, whole: Assignment | None) -> tuple[str, str]:
-    """Return the reason and the message; `whole` is of all flavors where the scan continued."""
-    if whole is None or whole.mode is Mode.FIT:
-        return assignment.no_fit_reason or Unready.PENDING_EVALUATION, assignment.message
-    if whole.mode is Mode.PREEMPT:
-        return Unready.WAITING_FOR_QUOTA, whole.message
-    return whole.no_fit_reason or Unready.PENDING_EVALUATION, whole.message

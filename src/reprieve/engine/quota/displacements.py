@@ -178,6 +178,13 @@ class Displacements:
         """Return whether `refuse` holds one back from the other."""
         return (preemptor.uid, victim.uid) in self._fixed
 
+    def stays(self, preemptor: Workload, victim: Workload, now: Nanos) -> Hold | None:
+        """Return why a victim stays though it was to be evicted, None where nothing keeps it."""
+        found = self.refusal(preemptor, victim, now)
+        if found is None and self.is_fixed(preemptor, victim):
+            found = self.hold(preemptor, victim, now)
+        return found
+
     def held_until(
         self,
         preemptor: Workload,

@@ -21,7 +21,16 @@ from reprieve.engine.quota.targets.protection import Spared
 from reprieve.engine.topology.model import TopologyAssignment
 from reprieve.engine.topology.places import NodeUse, Placed
 
-__all__ = ["OF_HOLDERS", "CycleResult", "Entry", "NodeCheck", "Outcome", "Recomputation", "Unready"]
+__all__ = [
+    "OF_HOLDERS",
+    "CycleResult",
+    "Entry",
+    "NodeCheck",
+    "Outcome",
+    "Recomputation",
+    "Unready",
+    "why_no_fit",
+]
 
 
 class Outcome(StrEnum):
@@ -221,3 +230,12 @@ class CycleResult:
         """Note when what is set aside in an entry's ClusterQueue is to be tried again."""
         known = self.retries.get(entry.cluster_queue, until)
         self.retries[entry.cluster_queue] = min(known, until)
+
+
+def why_no_fit(assignment: Assignment, whole: Assignment | None) -> tuple[str, str]:
+    """Return the reason and the message; `whole` is of all flavors where the scan continued."""
+    if whole is None or whole.mode is Mode.FIT:
+        return assignment.no_fit_reason or Unready.PENDING_EVALUATION, assignment.message
+    if whole.mode is Mode.PREEMPT:
+        return Unready.WAITING_FOR_QUOTA, whole.message
+    return whole.no_fit_reason or Unready.PENDING_EVALUATION, whole.message

@@ -8,7 +8,8 @@
 3. Those who wait for planned places are decided first, the oldest plan before the others: what is
    freed for one is not for another whose own victims still leave.
 4. Who fits once those are gone who are evicted already, whoever they were evicted for, waits for
-   them and preempts nobody. What others are promised of their places is counted as taken.
+   them and preempts nobody, unless they do not end. What others are promised of their places is
+   counted as taken.
 
 Source: specification of topology-aware scheduling, section 9 (2).
 """
@@ -19,11 +20,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assigning.assigner import Assigner
 from reprieve.engine.quota.assigning.assignment import Assignment, Mode
+from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.holdings.tree import Tree
 from reprieve.engine.quota.model import ClusterQueue, ResourceGroup, Settings
 from reprieve.engine.quota.targets.preemption import nobody
 from reprieve.engine.topology.leaves import first_untolerated
@@ -35,6 +39,7 @@ __all__ = [
     "by_plans",
     "fits_after",
     "keeps_its_plan",
+    "leaving",
     "places_planned",
     "planned_flavors",
 ]
@@ -82,10 +87,37 @@ def by_plans(entries: Sequence[Entry], settings: Settings) -> tuple[list[Entry],
     return first, [each for each in entries if not (each.preempts and each.plan_number)]
 
 
-def keeps_its_plan(entry: Entry, holders: Iterable[Holder]) -> bool:
-    """Return whether an entry continues to await its victims, since work is leaving."""
-    undecided = bool(entry.planned) and entry.outcome in _UNDECIDED
-    return undecided and any(each.evicted for each in holders)
+def leaving(
+    entry: Entry, holders: Iterable[Holder], ledger: Displacements | None, now: Nanos
+) -> dict[str, Holder]:
+    """Return by key who is evicted already, whoever for, but for those who do not end.
+
+    The owner of a job may keep its pods from ending; no plan waits for it then.
+    """
+    return {
+        each.key: each
+        for each in holders
+        if each.evicted
+        and (ledger is None or ledger.stays(entry.workload, each.workload, now) is None)
+    }
+
+
+def keeps_its_plan(entry: Entry, leaves: Iterable[Holder], tree: Tree) -> bool:
+    """Return whether an entry continues to await its victims.
+
+    Those are of its own tree of cohorts, or where its places are planned. What leaves elsewhere is
+    no reason to keep others of its ClusterQueue behind it.
+    """
+    if not entry.planned or entry.outcome not in _UNDECIDED:
+        return False
+    planned = {each.values for found in entry.planned.values() for each in found.domains}
+    return any(
+        tree.root(holder.queue) == tree.root(entry.queue)
+        or any(
+            each.values in planned for _, pods in holder.placed for each in pods.assignment.domains
+        )
+        for holder in leaves
+    )
 
 
 def as_planned(

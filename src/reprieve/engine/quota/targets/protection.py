@@ -177,12 +177,9 @@ class Spared:
 
     def _stays(self, holder: Holder) -> bool:
         """Return whether the eviction of a workload is refused, so that it stays."""
-        ledger, who = self.ledger, self.who.workload
-        if ledger is None:
+        if self.ledger is None:
             return False
-        refused = ledger.refusal(who, holder.workload, self.now)
-        if refused is None and ledger.is_fixed(who, holder.workload):
-            refused = ledger.hold(who, holder.workload, self.now)
+        refused = self.ledger.stays(self.who.workload, holder.workload, self.now)
         if refused is None:
             return False
         self.rules.add(refused.rule)
