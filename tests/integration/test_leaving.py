@@ -6,7 +6,6 @@ nevertheless, and another one that waits preempts nobody.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import pytest
@@ -52,12 +51,27 @@ async def test_a_job_that_is_being_deleted_is_preempted_and_preempts_nobody(stor
         async def two() -> bool:
             return len((await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items) >= 2
 
+        async def others_are_decided(name: str) -> None:
+            """Wait until a job that came later, and fits nowhere, states why it is pending."""
+            await client.create(JOBS, job(name, priority="low", pods=4), dict)
+
+            async def pending() -> bool:
+                found = (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+                return any(
+                    each["metadata"]["name"].startswith(f"job-{name}-")
+                    and condition["type"] == "QuotaReserved"
+                    for each in found
+                    for condition in each.get("status", {}).get("conditions") or ()
+                )
+
+            await _until(f"{name} is pending", pending)
+
         try:
             await _prepared(client)
             await client.create(JOBS, _kept("kept", "low"), dict)
             await _until("it runs", lambda: _go_on(client, _PLANES, "kept"))
             await client.delete(JOBS, NAMESPACE, "kept")
-            await asyncio.sleep(10)
+            await others_are_decided("behind")
             assert await left("kept") == 4
             await client.create(JOBS, job("wanted", priority="high", pods=4), dict)
             await _until("its pods are ended", gone)
@@ -70,7 +84,7 @@ async def test_a_job_that_is_being_deleted_is_preempted_and_preempts_nobody(stor
             await client.delete(JOBS, NAMESPACE, "waits")
             go_on = {"spec": {"stopPolicy": "None"}}
             await client.patch(LOCAL_QUEUES, NAMESPACE, "q", go_on, dict)
-            await asyncio.sleep(20)
+            await others_are_decided("last")
             assert (await left("wanted"), await left("waits")) == (4, 0)
         except AssertionError as failure:
             raise AssertionError("\n".join([str(failure), *operator.tail(40)])) from None

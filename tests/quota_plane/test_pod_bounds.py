@@ -114,8 +114,8 @@ async def test_a_member_whose_claim_has_no_template_yet_stays_gated(tmp_path: Pa
             await cluster.client.create(PODS, each, dict)
         why = (
             "the requests of this pod cannot be counted, and pod group 'g' has quota for pods "
-            "whose requests can: it stays gated until the group is queued again with pods of one role "
-            "that request the same"
+            "whose requests can: it stays gated until the group is queued again with pods of one "
+            "role that request the same"
         )
 
         async def held() -> bool:

@@ -12,10 +12,10 @@ from reprieve.units.ids import Uid
 
 __all__ = ["BY_PRIORITY", "FAR_FEWER", "FEWER_IDLE", "IdlePods", "Mixture"]
 
-#: Said where idle work stays, since it holds more than what has to go by priority.
+#: Why idle work stays that holds more than what is evicted by priority.
 FAR_FEWER: Final = "far fewer devices are evicted by priority"
-#: Said where it goes by its priority, since fewer of it have to go so.
-FEWER_IDLE: Final = "fewer of the idle pods have to go by their priority"
+#: Why idle work is evicted by its priority: fewer of it suffice then.
+FEWER_IDLE: Final = "fewer of the idle pods are evicted by their priority"
 #: Why a plan of idle work is refused whose demand is served by priority instead.
 BY_PRIORITY: Final = (FAR_FEWER, FEWER_IDLE)
 

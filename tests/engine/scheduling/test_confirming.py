@@ -20,7 +20,7 @@ from tests.oracle.mixtures import Held, ways
 
 POLICY = Policy(choice=VictimChoice.BEST).beside_others()
 FAR_FEWER = "far fewer devices are evicted by priority"
-TO_OTHERS = "what comes free goes to others that wait, with a higher priority"
+TO_OTHERS = "pending work of higher priority would use what is freed"
 
 
 def cluster(*pods: PodRow, wanted: int = 4, priority: int = 1000) -> tuple[Snapshot, Unit]:

@@ -58,7 +58,7 @@ def test_idle_work_does_not_go_for_a_unit_whose_room_goes_to_a_higher_priority()
         return refusal(snapshot, Policy(), [wanted], gone, gone, frozenset(), 0, {}, ahead)[0]
 
     assert asked() == ""
-    assert asked(first) == "what comes free goes to others that wait, with a higher priority"
+    assert asked(first) == "pending work of higher priority would use what is freed"
     # One that finds no node even then takes nothing.
     larger = pod("larger", gpus=16, priority=1000)
     snapshot = snapshot_of(node("n0", gpus=8), *idle, wide, larger)

@@ -28,7 +28,7 @@ __all__ = ["MOST_AHEAD", "refusal"]
 #: How many units of higher priority are looked at.
 MOST_AHEAD: Final = 20
 _MOST_PREEMPTING: Final = 6  # different ones, with victims of theirs
-_TO_OTHERS: Final = "what comes free goes to others that wait, with a higher priority"
+_TO_OTHERS: Final = "pending work of higher priority would use what is freed"
 #: Idle work goes first that holds at most so many times the devices that go by priority: halves.
 _MOST: Final = 3
 
