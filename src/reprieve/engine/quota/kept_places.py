@@ -90,7 +90,7 @@ def by_plans(entries: Sequence[Entry], settings: Settings) -> tuple[list[Entry],
 def leaving(
     entry: Entry, holders: Iterable[Holder], ledger: Displacements | None, now: Nanos
 ) -> dict[str, Holder]:
-    """Return by key who is evicted already, whoever for, but for those who do not end.
+    """Return by key who is evicted already, for any preemptor, but for those who do not end.
 
     The owner of a job may keep its pods from ending; no plan waits for it then.
     """

@@ -106,7 +106,7 @@ class GroundView:
         return self._failed(key, holder.workload, places, self._by_host(snapshot))
 
     def next_failure(self) -> Nanos | None:
-        """Return when a node counts as failed by time alone, without a change that says so."""
+        """Return when a node counts as failed by time alone, without a change of the node."""
         if self._snapshot is None:
             return None
         rows = (self._nodes.node(row.name) for row in self._by_host(self._snapshot).values())
