@@ -44,8 +44,8 @@ async def test_a_job_that_its_quota_refuses_has_the_quota_plane_as_its_owner_and
     assert found.waiting is not None
     assert found.waiting.demand == Demand("quota", ALL, lacks_quota={GPU: 4})
     said = facts(found)
-    assert (
-        said["demand"] == f"the quota plane decides; it lacks 4 {GPU} of quota; nobody goes for it"
+    assert said["demand"] == (
+        f"the quota plane decides; it lacks 4 {GPU} of quota; no work is preempted for it"
     )
     assert (said["idle says"], said.get("idle work")) == ("PendingGpu", None)
 
@@ -59,7 +59,7 @@ async def test_a_pending_job_has_the_scheduling_plane_as_its_owner(tmp_path: Pat
     assert found.waiting is not None and found.waiting.demand is not None
     assert (found.waiting.demand.owner, found.waiting.demand.planes) == ("scheduling", ALL)
     assert facts(found)["demand"].startswith("the scheduling plane decides, idle work first; ")
-    assert facts(found)["demand"].endswith("; nobody goes for it")
+    assert facts(found)["demand"].endswith("; no work is preempted for it")
 
 
 async def test_who_goes_is_told_with_the_stages(tmp_path: Path) -> None:

@@ -36,6 +36,10 @@ from reprieve.wording.diagnosis import OPT_IN, anchor, general_step, sentence
 __all__ = ["answer_of"]
 
 _TRIED: Final = 'Each change under Next of which "it starts" is said was tried.'
+_MOVED: Final = (
+    "Decided anew, it does not wait for what its objects state: the cluster changed in between. "
+    "Run the command again."
+)
 _NOT_TRIED: Final = "What stands under Next was not tried; no change that was tried lets it start."
 
 
@@ -190,6 +194,8 @@ def _certainty(found: Findings) -> Iterator[str]:
             yield _TRIED if decided.diagnosis.fixes else _NOT_TRIED
         elif decided is not None and decided.starts is not None:
             yield start_text(decided)
+        elif decided is not None and not decided.notes:
+            yield _MOVED
         else:
             yield (
                 "From what the objects say themselves, as of "

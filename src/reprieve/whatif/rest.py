@@ -110,12 +110,21 @@ class Quiet(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.lines: list[str] = []
+        self.records: list[logging.LogRecord] = []
         self._loggers = (logging.getLogger("reprieve"),)
         self._before: list[tuple[int, bool, list[logging.Handler]]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
+        self.records.append(record)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What was logged, each text once."""
+        return tuple(dict.fromkeys(each.getMessage() for each in self.records))
+
+    def discard(self, logger: str) -> None:
+        """Drop what a logger has logged so far."""
+        self.records = [each for each in self.records if each.name != logger]
 
     def __enter__(self) -> Quiet:
         for logger in self._loggers:

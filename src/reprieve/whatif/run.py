@@ -20,6 +20,7 @@ from typing import Final
 from kubeworld.time import LoopClock, run_virtually
 from reprieve.kube.reader import Reader
 from reprieve.operator.collector import without_collections
+from reprieve.planes.common.disruptions import loop_notices
 from reprieve.units.errors import UsageError
 from reprieve.whatif.copy.lists import read_single
 from reprieve.whatif.copy.overlay import Overlay
@@ -105,6 +106,8 @@ def settled(
         try:
             with without_collections():
                 await stage.come_to_rest()
+            # Pairs and loops of before are no part of the answer.
+            said.discard(loop_notices.log.name)
             if at_rest is not None:
                 await at_rest(stage.asked)
             return await stage.asked(Question(tuple(submitted), victims))
@@ -113,4 +116,4 @@ def settled(
 
     with Quiet() as said:
         run = run_virtually(main)
-    return replace(run, log=tuple(said.lines))
+    return replace(run, log=said.lines)

@@ -20,6 +20,7 @@ from kubeworld.time import LoopClock
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from kubeworld.writes.refusals import Refused
+from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution.accounts.harm_ledger import HarmLedger
 from reprieve.execution.accounts.harm_store import HarmSite
 from reprieve.execution.fence import Fence
@@ -31,6 +32,7 @@ from reprieve.kube.transport import Transport
 from reprieve.operator.process import PLANES
 from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
 from reprieve.planes.common.disruptions.harm_budgets import HarmBudgets
+from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.process_settings import IDLE, QUOTA
@@ -217,13 +219,16 @@ def _surroundings(
     """Return what the planes have of an operator, over the overlay."""
     held = _AlwaysHeld(clock)
     client = Client(Transport(OverlayWire(overlay), clock))
+    governor, metrics = Governor(deciders.settings.governor), Metrics()
     return Surroundings(
         options=deciders.options,
         settings=deciders.settings,
         client=client,
         mirror=Mirror(client, clock),
         clock=clock,
-        metrics=Metrics(),
+        metrics=metrics,
+        governor=governor,
+        loops=LoopNotices(governor, metrics),
         # It never runs: what would be told stays unsaid.
         events=EventRecorder(client, clock, instance=held.identity),
         fence=Fence(held, clock, MINUTE),

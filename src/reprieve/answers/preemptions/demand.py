@@ -49,7 +49,11 @@ def demand_text(found: Findings) -> str:
     if demand.lacks_nodes:
         said.append(f"it lacks {amounts(demand.lacks_nodes)} on nodes")
     stages = f" ({demand.stages})" if demand.stages else ""
-    said.append(f"{demand.goes} goes for it{stages}" if demand.goes else "nobody goes for it")
+    said.append(
+        f"{demand.goes} is preempted for it{stages}"
+        if demand.goes
+        else "no work is preempted for it"
+    )
     return "; ".join(said)
 
 
