@@ -34,11 +34,17 @@ class Best(World):
         self.stand()
         self.queues = Queues(self.configuration)
 
-    def admit(self, name: str, pods: int, queue: str = "ns/q") -> Workload:
-        """Queue a workload of one host, and return it as it holds its quota."""
+    def ask(self, name: str, pods: int, queue: str = "ns/q", priority: int = 0) -> None:
+        """Queue a workload of one host."""
         pod_set = PodSet("main", pods, {GPU: 1}, topology=TopologyRequest(required=HOSTNAME))
         created = Nanos(NOW + len(self.holdings.holders))
-        self.queues.push(Workload("ns", name, name, queue, pod_sets=(pod_set,), created=created))
+        self.queues.push(
+            Workload("ns", name, name, queue, priority, pod_sets=(pod_set,), created=created)
+        )
+
+    def admit(self, name: str, pods: int, queue: str = "ns/q", priority: int = 0) -> Workload:
+        """Queue a workload of one host, and return it as it holds its quota."""
+        self.ask(name, pods, queue, priority)
         assert self.decide().of(Outcome.ADMITTED)
         return self.holdings.holders[f"ns/{name}"].workload
 
@@ -72,3 +78,35 @@ def test_work_behind_a_plan_without_places_starts_though_others_never_end() -> N
     world.submit("small", 1, 1, required=HOSTNAME)
     outcomes = {each.workload.name: each.outcome for _ in "ab" for each in world.decide().entries}
     assert outcomes == {"urgent": Outcome.NO_CANDIDATES, "small": Outcome.ADMITTED}
+
+
+def test_what_another_keeps_for_itself_is_not_used_while_victims_leave() -> None:
+    """`large` waits for `kept` and keeps the rest of its node: `urgent` evicts two for its own."""
+    world = Best({"b/r1/a": 4, "b/r2/c": 8})
+    for name in ("one", "two"):
+        world.admit(name, 2)
+    world.admit("kept", 5, "ns/o", 9)
+    world.ask("large", 8, "ns/o", 9)
+    world.submit("urgent", 3, 1, 5, required=RACK)
+    assert victims(world.decide()) == {"one", "two"}
+    world.end("one")
+    waiting = {each.workload.name: each for each in world.decide().entries}
+    assert waiting["urgent"].outcome is Outcome.DEFERRED
+    assert waiting["urgent"].message == "Fits once those are gone who are evicted already"
+    world.end("two")
+    assert world.decide().of(Outcome.ADMITTED)
+    assert world.places("urgent") == {"a": 3}
+
+
+def test_what_another_kept_for_itself_is_used_once_it_waits_no_more() -> None:
+    world = Best({"b/r1/a": 4, "b/r2/c": 8})
+    for name in ("one", "two"):
+        world.admit(name, 2)
+    world.admit("kept", 5, "ns/o", 9)
+    world.ask("large", 8, "ns/o", 9)
+    world.submit("urgent", 3, 1, 5, required=RACK)
+    assert victims(world.decide()) == {"one", "two"}
+    world.end("one")
+    world.queues.delete("ns/large")
+    assert world.decide().of(Outcome.ADMITTED)
+    assert world.places("urgent") == {"c": 3}

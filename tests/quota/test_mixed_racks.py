@@ -21,9 +21,11 @@ _STRICT = (2040,)  # a younger workload of a StrictFIFO queue went ahead
 _OTHER_FLAVOR = (1598, 2136, 4743, 7307)
 _SLOTS = (1624, 2851)  # nodes had GPUs left and no place for another pod
 _OTHER_PLAN = (344, 3872)  # the nodes freed for one went to another whose own victims still left
+_RESERVED = (4626, 4878, 7292)  # a preemptor used what others had kept for themselves at first
+_ALL = (*_OTHER_TREE, *_STRICT, *_OTHER_FLAVOR, *_SLOTS, *_OTHER_PLAN, *_RESERVED)
 
 
-@pytest.mark.parametrize("number", [*_OTHER_TREE, *_STRICT, *_OTHER_FLAVOR, *_SLOTS, *_OTHER_PLAN])
+@pytest.mark.parametrize("number", _ALL)
 def test_what_is_freed_for_a_workload_is_used_by_it(number: int) -> None:
     cluster = played(number, VictimChoice.BEST)
     assert cluster.evicted and in_vain(cluster) == {}
@@ -38,19 +40,16 @@ def test_nobody_is_evicted_in_vain_over_random_stories(stories: int) -> None:
     for number in range(stories):
         cluster = played(number, VictimChoice.BEST)
         vain = Counter(in_vain(cluster).values())
-        assert not vain["never"], number
+        assert not vain, number
         seen += cluster.seen
-        seen["elsewhere"] += vain["elsewhere"]
         seen["evicted"] += len(cluster.evicted)
     print(dict(seen))
     rare = min(seen[each] for each in ("evicted", "slices", "leaders", "fair sharing", "skipped"))
     assert rare >= stories / 10, seen
-    # While some of its victims still leave, what another one kept for itself may come free first.
-    assert seen["elsewhere"] <= stories / 2_500, seen
 
 
 def test_the_measure_finds_what_is_in_vain_with_the_order_of_the_reference() -> None:
     found: Counter[str] = Counter()
-    for number in (*_OTHER_TREE, *_STRICT, *_OTHER_FLAVOR, *_SLOTS, *_OTHER_PLAN):
+    for number in _ALL:
         found.update(in_vain(played(number, VictimChoice.COMPATIBLE)).values())
     assert found.total() >= 3, found

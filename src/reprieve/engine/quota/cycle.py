@@ -38,17 +38,11 @@ from reprieve.engine.quota.entries import (
 from reprieve.engine.quota.evictions import Evictions
 from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.holdings.state import Holdings
-from reprieve.engine.quota.kept_places import (
-    by_plans,
-    fits_after,
-    keeps_its_plan,
-    leaving,
-    places_planned,
-)
 from reprieve.engine.quota.model import Admission, Policy, Workload
 from reprieve.engine.quota.node_answers import NodeAnswers, waits_for_gates
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.nominations import Nominations
+from reprieve.engine.quota.planned_places import PlannedPlaces
 from reprieve.engine.quota.refusals import Refusals
 from reprieve.engine.quota.refused_heads import set_aside_refused
 from reprieve.engine.quota.room import Room, reserved_amounts
@@ -178,6 +172,9 @@ class _Cycle:
         self.second_pass = SecondPass(
             holdings, self.snapshot, self.nominations, self.evictions, self.room, result, now
         )
+        self.plans = PlannedPlaces(
+            holdings, self.snapshot, queues, self.nominations, self.room, result, now, ledger
+        )
         self.nodes = NodeAnswers(
             holdings, self.snapshot, self.nominations, self.evictions, self.room, result, now, proof
         )
@@ -190,10 +187,8 @@ class _Cycle:
             if workload.key in self.holdings.holders:
                 self.queues.delete(workload.key)
                 continue
-            entry.preempts = self.queues.awaits_preemption(workload.key)
+            self.plans.load(entry)
             entry.saves_since = self.queues.waits_for_saves_since(workload.key)
-            plans, key = self.queues.plans, workload.key
-            entry.planned, entry.plan_number = plans.places(key), plans.number(key)
             try:
                 self.pace.begin(workload.key)
                 if self.nominations.admit(entry):
@@ -213,7 +208,7 @@ class _Cycle:
         if any(entry.targets for entry in entries):
             self.evictions.searched = self.snapshot.without(())
         fair = self.settings.fair_sharing is not None
-        first, rest = by_plans(entries, self.settings)
+        first, rest = self.plans.in_turn(entries)
         in_turn = self._fair_order(rest) if fair else self._classical_order(rest)
         for entry in chain(first, in_turn):
             try:
@@ -315,10 +310,11 @@ class _Cycle:
         elif not self.room.fits(entry):
             message = "Workload no longer fits after processing another workload"
             self._skip(entry, message, mode is Mode.PREEMPT)
-        elif later := self._fits_after_those_leaving(entry):
+        elif later := self.plans.awaited(entry) or self.plans.after_leaving(entry):
             entry.assignment, entry.targets, entry.deferred = later, (), True
-            message = f"{assignment.message}. Fits once those are gone who are evicted already"
-            self._defer(entry, later, message)
+            message = "Fits once those are gone who are evicted already"
+            before = f"{assignment.message}. " if assignment.message else ""
+            self._defer(entry, later, f"{before}{message}")
         elif refused := self.nodes.refusal_of_cheapest(entry, assignment):
             entry.reason = Unready.WAITING_FOR_QUOTA
             outcome, why = refused
@@ -357,18 +353,6 @@ class _Cycle:
         self._count(entry, assignment)
         self._finish(entry, Outcome.DEFERRED)
 
-    def _fits_after_those_leaving(self, entry: Entry) -> Assignment | None:
-        """Return the assignment of an entry with places that need no further victims."""
-        if not self.settings.best or entry.mode is not Mode.PREEMPT or not entry.placed:
-            return None
-        if all(target.holder.evicted for target in entry.targets):
-            return None
-        evicted = leaving(entry, self.holdings.holders.values(), self.ledger, self.now)
-        evicted |= {holder.key: holder for holder in self.room.leaving(entry)}
-        later = fits_after(entry, self.snapshot, evicted.values())
-        left = None if later or not evicted else self.snapshot.without(evicted.values())
-        return later if left is None else self.nominations.with_room_elsewhere(entry, left)
-
     def _place_again(self, entry: Entry) -> None:
         """Nominate an entry again whose nodes an earlier one has used, though quota is left."""
         if entry.placed and self.room.lacks_places_alone(entry):
@@ -378,7 +362,7 @@ class _Cycle:
     def _count(self, entry: Entry, assignment: Assignment) -> None:
         """Count what an entry uses before the next one is looked at."""
         self.snapshot.add_usage(entry.queue, assignment.usage.items())
-        self.snapshot.place(entry.placed, 1)
+        self.plans.reserve(entry)
 
     def _waits_for_places(self, entry: Entry) -> bool:
         """Return whether an entry waits until idle work was looked at, before places are made."""
@@ -439,9 +423,7 @@ class _Cycle:
             self._finish(entry, Outcome.PREEMPTING)
             return
         self.evictions.issue(entry)
-        key = entry.workload.key
-        if entry.issued and self.settings.best and entry.placed:
-            self.queues.plans.note(key, places_planned(entry.assignment or assignment))
+        self.plans.note(entry, entry.assignment or assignment)
         self.result.progress = self.result.progress or bool(entry.issued)
         count = len(entry.targets)
         entry.message = f"{assignment.message}. Pending the preemption of {count} workload(s)"
@@ -466,7 +448,7 @@ class _Cycle:
         if rules.reclaim_within_cohort is not Policy.ANY or first:
             kept = reserved_amounts(self.snapshot, entry.queue, assignment.usage, entry.level)
             self.snapshot.add_usage(entry.queue, kept.items())
-            self.snapshot.place(entry.placed, 1)
+            self.plans.reserve(entry)
         entry.reason, entry.message = Unready.WAITING_FOR_QUOTA, assignment.message
         entry.requeue = RequeueReason.PREEMPTION_NO_CANDIDATES
         if self.ledger is not None:
@@ -494,10 +476,8 @@ class _Cycle:
         if not self.settings.gates.unadmitted_workloads_observability:
             entry.reason = Unready.PENDING
         self.result.entries.append(entry)
-        if self.settings.best and self.queues.awaits_preemption(entry.workload.key):
-            leaves = leaving(entry, self.holdings.holders.values(), self.ledger, self.now)
-            if keeps_its_plan(entry, leaves.values(), self.snapshot.tree):
-                entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
+        if self.plans.keeps_its_turn(entry):
+            entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
         before = self.queues.last_scan(entry.workload.key)
         moved = self.queues.requeue(entry.workload.key, entry.requeue, entry.scan)
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)

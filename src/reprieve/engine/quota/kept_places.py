@@ -10,6 +10,8 @@
 4. Who fits once those are gone who are evicted already, whoever they were evicted for, waits for
    them and preempts nobody, unless they do not end. What others are promised of their places is
    counted as taken.
+5. Places that others, who have no quota either, kept for themselves when the victims were chosen
+   are none that come free first: while its victims leave it awaits the places of its plan.
 
 Source: specification of topology-aware scheduling, section 9 (2).
 """
@@ -30,12 +32,14 @@ from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.tree import Tree
 from reprieve.engine.quota.model import ClusterQueue, ResourceGroup, Settings
 from reprieve.engine.quota.targets.preemption import nobody
+from reprieve.engine.quota.waiting.plans import Reserved
 from reprieve.engine.topology.leaves import first_untolerated
 from reprieve.engine.topology.model import TopologyAssignment
 from reprieve.engine.topology.places import Places
 
 __all__ = [
     "as_planned",
+    "awaits_its_plan",
     "by_plans",
     "fits_after",
     "keeps_its_plan",
@@ -110,23 +114,51 @@ def keeps_its_plan(entry: Entry, leaves: Iterable[Holder], tree: Tree) -> bool:
     """
     if not entry.planned or entry.outcome not in _UNDECIDED:
         return False
-    planned = {each.values for found in entry.planned.values() for each in found.domains}
-    return any(
-        tree.root(holder.queue) == tree.root(entry.queue)
-        or any(
-            each.values in planned for _, pods in holder.placed for each in pods.assignment.domains
-        )
-        for holder in leaves
+    leaves = [*leaves]
+    return bool(_in_planned_places(entry, leaves)) or any(
+        tree.root(holder.queue) == tree.root(entry.queue) for holder in leaves
     )
 
 
+def _in_planned_places(entry: Entry, holders: Iterable[Holder]) -> list[Holder]:
+    """Return those who have pods in the places that are planned for an entry."""
+    planned = {each.values for found in entry.planned.values() for each in found.domains}
+    return [
+        holder
+        for holder in holders
+        if any(d.values in planned for _, pods in holder.placed for d in pods.assignment.domains)
+    ]
+
+
+def awaits_its_plan(
+    entry: Entry, snapshot: Snapshot, leaves: Iterable[Holder], reserved: Reserved
+) -> Assignment | None:
+    """Return the planned assignment of an entry that would use what is reserved for others.
+
+    None where it fits beside them, where none of its victims leaves any more, or where it does not
+    fit the plan.
+    """
+    own = _in_planned_places(entry, leaves)
+    if snapshot.places is None or not own or not reserved:
+        return None
+    beside = snapshot.places.copy()
+    for _, placed in reserved:
+        beside.change(placed, 1)
+    if _has_room(entry, beside):
+        return None
+    return as_planned(entry, entry.planned, snapshot, own)
+
+
 def as_planned(
-    entry: Entry, planned: Mapping[str, TopologyAssignment], snapshot: Snapshot
+    entry: Entry,
+    planned: Mapping[str, TopologyAssignment],
+    snapshot: Snapshot,
+    leaves: Iterable[Holder] = (),
 ) -> Assignment | None:
     """Return the entry's assignment with the places that were planned for it.
 
     None where there were none, where they are not of as many pods, or where it does not fit there
-    with its targets gone.
+    with its targets and those gone that leave.
     """
     assignment, places = entry.assignment, snapshot.places
     if assignment is None or places is None or not planned:
@@ -144,8 +176,8 @@ def as_planned(
         ),
     )
     left = places.copy()
-    for target in entry.targets:
-        left.change(target.holder.placed, -1)
+    for holder in {h.key: h for h in (*(t.holder for t in entry.targets), *leaves)}.values():
+        left.change(holder.placed, -1)
     return found if _has_room(replace(entry, assignment=found), left) else None
 
 

@@ -6,37 +6,59 @@ carried out first. Source: specification of topology-aware scheduling, section 9
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from reprieve.engine.topology.model import TopologyAssignment
+from reprieve.engine.topology.places import Placed
 
-__all__ = ["Plans"]
+__all__ = ["Plans", "Reserved"]
 
-_Places = Mapping[str, TopologyAssignment]
+_Places: TypeAlias = Mapping[str, TopologyAssignment]
+#: Keys of workloads without quota, and the places that a cycle kept free for each.
+Reserved: TypeAlias = Sequence[tuple[str, Sequence[Placed]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    number: int
+    places: _Places
+    reserved: Reserved = ()
+
+
+_NONE = _Plan(0, {})
 
 
 class Plans:
     """Places by pod set, by the key of a pending workload."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, _Places]] = {}
+        self._known: dict[str, _Plan] = {}
 
     def __contains__(self, key: str) -> bool:
         return key in self._known
 
-    def note(self, key: str, places: _Places) -> None:
-        """Record the places that a workload's victims were chosen for, by pod set."""
-        oldest = max((number for number, _ in self._known.values()), default=0)
-        number, _ = self._known.get(key, (oldest + 1, {}))
-        self._known[key] = number, places
+    def note(self, key: str, places: _Places, reserved: Reserved = ()) -> None:
+        """Record the places that a workload's victims were chosen for, by pod set.
+
+        `reserved`: what others kept for themselves, so that these victims were chosen.
+        """
+        oldest = max((plan.number for plan in self._known.values()), default=0)
+        known = self._known.get(key, _Plan(oldest + 1, places))
+        self._known[key] = replace(known, places=places, reserved=reserved)
 
     def places(self, key: str) -> _Places:
         """Return the places that a pending workload's victims were chosen for; none are empty."""
-        return self._known.get(key, (0, {}))[1]
+        return self._known.get(key, _NONE).places
+
+    def reserved(self, key: str) -> Reserved:
+        """Return what others kept for themselves when its victims were chosen."""
+        return self._known.get(key, _NONE).reserved
 
     def number(self, key: str) -> int:
         """Return a number that is larger for younger plans, 0 without any."""
-        return self._known.get(key, (0, {}))[0]
+        return self._known.get(key, _NONE).number
 
     def forget(self, key: str) -> None:
         """Remove what is known of a workload."""
