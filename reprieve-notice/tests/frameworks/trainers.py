@@ -29,7 +29,7 @@ def by_transformers(folder: Path, source: Source, notices: Notices) -> int:
 
     from reprieve_notice.transformers import NoticeCallback
 
-    class Model(torch.nn.Module):
+    class Model(torch.nn.Module):  # type: ignore[misc,unused-ignore]
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(4, 1)

@@ -35,13 +35,14 @@ def ray_job(mode: str = "HTTPMode") -> Object:
 def chains(cluster: Cluster) -> set[str]:
     """Return the kinds from each pod up to its root."""
     by_uid = {obj["metadata"]["uid"]: obj for obj in cluster.store.held.values()}
-    found = set()
+    found: set[str] = set()
     for obj in cluster.all("pods"):
         kinds = []
-        while obj is not None:
-            kinds.append(obj["kind"])
-            references = obj["metadata"].get("ownerReferences")
-            obj = by_uid.get(references[0]["uid"]) if references else None
+        owner: Object | None = obj
+        while owner is not None:
+            kinds.append(owner["kind"])
+            references = owner["metadata"].get("ownerReferences")
+            owner = by_uid.get(references[0]["uid"]) if references else None
         found.add(" -> ".join(kinds))
     return found
 

@@ -111,7 +111,7 @@ async def test_a_pod_that_has_ended_leaves_its_claims(embedded: Embedded) -> Non
     asked = [{"name": "gpu", "resourceClaimName": "shared"}]
     users = []
     for name, seconds in (("short", "5s"), ("long", "60s")):
-        spec = {"annotations": sim(run_time=seconds), "restartPolicy": "Never"}
+        spec: dict[str, Any] = {"annotations": sim(run_time=seconds), "restartPolicy": "Never"}
         users.append(await embedded.create(pod(name, resourceClaims=asked, **spec)))
     claim = await state(embedded, CLAIMS, "shared")
     claim["status"] = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubelocal.machines.informer import Key
 from kubelocal.machines.node.podgarbage import PodGarbageCollector
 from kubelocal.server.errors import StatusError
 from kubelocal.tests.machines.cluster import (
@@ -149,7 +150,11 @@ async def test_a_failure_that_the_policy_calls_fatal_ends_the_job() -> None:
 async def test_a_failure_that_the_policy_counts_is_one_of_the_backoff_limit() -> None:
     async with running() as cluster:
         policy = {"rules": [COUNT, FAIL]}
-        spec = {"podFailurePolicy": policy, "backoffLimit": 0, "annotations": sim(fail="1")}
+        spec: dict[str, Any] = {
+            "podFailurePolicy": policy,
+            "backoffLimit": 0,
+            "annotations": sim(fail="1"),
+        }
         await cluster.create(job("train", 1, **spec))
         await cluster.wait(3)
         ended = cluster.conditions("jobs.batch", "train")["Failed"]
@@ -186,7 +191,7 @@ async def test_pods_of_a_node_that_has_gone_are_removed_after_a_while() -> None:
 async def test_the_first_finished_pods_go_above_the_threshold() -> None:
     async with running(without=["pod-gc", "heartbeats"]) as cluster:
         collector = PodGarbageCollector(cluster.machines.informer, cluster.clock, threshold=2)
-        keys = []
+        keys: list[Key] = []
         cluster.machines.informer.listeners.append(
             lambda change, before: keys.extend(collector.concerns(change, before))
         )

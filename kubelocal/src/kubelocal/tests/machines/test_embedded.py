@@ -308,8 +308,8 @@ async def test_what_the_machines_write_passes_the_validation_of_the_server() -> 
 
         node = informer.get("nodes", "", "gpu-0")
         assert node is not None
-        metadata = {**node["metadata"], "annotations": sim(ready="false")}
-        await embedded.objects.update("nodes", {**node, "metadata": metadata})
+        unready = {**node["metadata"], "annotations": sim(ready="false")}
+        await embedded.objects.update("nodes", {**node, "metadata": unready})
         await embedded.wait(200)
         served = [name for name in embedded.phases() if name.startswith("web-")]
         assert len(served) == 2  # the server's default toleration: 300 s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from kubelocal.machines.objects import Change, Object
 from kubelocal.tests.machines.cluster import job, running, sim
@@ -178,7 +179,7 @@ async def test_a_finished_job_goes_after_its_time_to_live() -> None:
 
 async def test_an_index_that_has_failed_too_often_fails_the_job_when_the_others_are_done() -> None:
     async with running() as cluster:
-        indexed = {"completionMode": "Indexed", "parallelism": 3, "completions": 3}
+        indexed: dict[str, Any] = {"completionMode": "Indexed", "parallelism": 3, "completions": 3}
         await cluster.create(job("train", 1, backoffLimitPerIndex=1, **indexed))
         await cluster.wait(1)
         for _ in range(2):
@@ -240,7 +241,7 @@ async def test_a_success_policy_ends_the_job_with_its_leaders() -> None:
         policy = {
             "rules": [{"succeededIndexes": "2-3"}, {"succeededIndexes": "0", "succeededCount": 1}]
         }
-        indexed = {"completionMode": "Indexed", "parallelism": 3, "completions": 3}
+        indexed: dict[str, Any] = {"completionMode": "Indexed", "parallelism": 3, "completions": 3}
         await cluster.create(job("train", 1, successPolicy=policy, **indexed))
         await cluster.wait(5)
         (leader,) = (pod for pod in cluster.all("pods") if pod["metadata"]["labels"][INDEX] == "0")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kubelocal.machines.node.kubelet import KubeletTimes
 from kubelocal.tests.machines.cluster import gpu_node, job, pod, running, sim
 from kubeworld.units.durations import SECOND
@@ -51,7 +53,7 @@ async def test_start_latency_is_spent_creating_containers() -> None:
 
 async def test_a_pod_that_never_restarts_ends_with_its_exit_code() -> None:
     async with running() as cluster:
-        never = {"restartPolicy": "Never"}
+        never: dict[str, Any] = {"restartPolicy": "Never"}
         await cluster.create(
             pod("good", 1, annotations=sim(run_time="10s"), **never),
             pod("bad", 1, annotations=sim(run_time="10s", exit_code="7"), **never),

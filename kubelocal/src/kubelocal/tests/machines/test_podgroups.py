@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kubelocal.tests.machines.cluster import pod, sim
 from kubelocal.tests.machines.test_embedded import Embedded
 
@@ -21,7 +23,7 @@ async def test_a_deleted_pod_group_goes_with_the_last_of_its_pods() -> None:
                     "spec": {"schedulingPolicy": {"basic": {}}},
                 }
                 await embedded.objects.create(GROUPS, group)
-            member = {
+            member: dict[str, Any] = {
                 "annotations": sim(run_time="20s"),
                 "restartPolicy": "Never",
                 "schedulingGroup": {"podGroupName": "used"},

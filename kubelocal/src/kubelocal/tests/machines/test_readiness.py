@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kubelocal.tests.machines.cluster import Cluster, gpu_node, pod, running, sim, workload
@@ -192,7 +194,7 @@ async def test_an_image_is_pulled_once_for_each_node() -> None:
 
 async def test_pods_fail_on_command_with_the_code_or_the_reason_given() -> None:
     async with running() as cluster:
-        never = {"restartPolicy": "Never"}
+        never: dict[str, Any] = {"restartPolicy": "Never"}
         await cluster.create(
             pod("coded", **never), pod("starved", **never), pod("always"), pod("evicted")
         )

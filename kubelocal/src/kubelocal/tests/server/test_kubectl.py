@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ from kubelocal.tests.server.builders import definition, job, pod, task
 
 pytestmark = pytest.mark.real_time  # kubectl is a process of its own
 
-Run = Callable[..., Awaitable[tuple[int, str, str]]]
+Run = Callable[..., Coroutine[Any, Any, tuple[int, str, str]]]
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ async def test_objects_of_every_kind_can_be_counted(
 
 async def test_a_scoped_quota_holds_for_its_pods_only(client: Client) -> None:
     expression = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
-    scope = {"scopeSelector": {"matchExpressions": [expression]}}
+    scope: dict[str, Any] = {"scopeSelector": {"matchExpressions": [expression]}}
     await client.create(QUOTAS, quota(hard={"pods": "0"}, **scope))
     await client.create(
         "/apis/scheduling.k8s.io/v1/priorityclasses",

@@ -108,7 +108,7 @@ async def test_what_v1alpha2_creates_is_kept_as_v1beta1_with_its_defaults(client
 async def test_a_write_through_v1alpha2_keeps_what_it_cannot_say() -> None:
     async with serving({"PodGroupPreemptionPolicy": True, "CompositePodGroup": True}) as client:
         reference = {"workloadName": "w", "templateName": "t"}
-        spec = {"parentCompositePodGroupName": "up", "workloadRef": reference}
+        spec: dict[str, Any] = {"parentCompositePodGroupName": "up", "workloadRef": reference}
         await client.create(path("PodGroup"), pod_group(**spec))
         older = await client.get(path("PodGroup", "g", ALPHA_2))
         assert not {"parentCompositePodGroupName", "preemptionPolicy"} & older["spec"].keys()
@@ -271,7 +271,7 @@ async def test_of_a_workload_only_the_minimum_may_change(client: Client) -> None
     code, message = await change(template(), controllerRef={**reference, "name": "k"})
     assert code == 422
     assert "spec.controllerRef: Invalid value: null: field is immutable" in message
-    more = {"schedulingPolicy": {"gang": {"minCount": 7}}}
+    more: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": 7}}}
     assert await change(template(**more)) == (200, "")
 
 
@@ -353,7 +353,7 @@ async def test_without_generic_workload_groups_are_not_served_and_pods_have_none
 
 
 async def test_a_gate_that_is_switched_off_leaves_stored_fields_alone(tmp_path: Any) -> None:
-    group = {"schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}}
+    group: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}}
     async with serving(data=tmp_path) as client:
         await client.create(PODS, pod(schedulingGroup={"podGroupName": "g"}))
         await client.create(path("PodGroup"), pod_group(**group))
@@ -384,7 +384,7 @@ async def test_a_preemption_policy_is_dropped_while_its_gate_is_off(client: Clie
 
 
 async def test_strict_disruption_mode_refuses_all_with_the_basic_policy() -> None:
-    basic = {"schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}}}
+    basic: dict[str, Any] = {"schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}}}
     text = "Forbidden: disruption mode all requires the gang scheduling policy"
     async with serving(strict_disruption_mode=True) as client:
         code, message = await refused(client, pod_group(**basic))
