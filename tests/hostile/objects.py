@@ -107,7 +107,7 @@ def parsed_texts(random: Random) -> str:
     )
 
 
-def annotations(random: Random) -> dict[str, str]:
+def annotations_of(random: Random) -> dict[str, str]:
     """Return annotations that the operator reads."""
     keys = (
         *POD_NOTES,
@@ -398,7 +398,7 @@ def hostile(random: Random, number: int) -> Object:
         name = _loop(random)  # circles of parents
     elif random.random() < 0.05:
         name = f"{name}-{'a' * 253}"[:253]
-    metadata: Object = {"name": name, "annotations": annotations(random)}
+    metadata: Object = {"name": name, "annotations": annotations_of(random)}
     if kind not in _CLUSTER_WIDE:
         metadata["namespace"] = TEAM
     if random.random() < 0.4:

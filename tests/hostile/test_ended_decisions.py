@@ -139,6 +139,7 @@ async def test_idle_work_that_ends_the_process_is_left_alone_by_the_next(tmp_pat
     async with open_site(tmp_path) as cluster:
         first = await cluster.run(None, *SHORT)
         await cluster.create(idle_job("hung", container(gpu=1), grace_period="1s"))
+        assert isinstance(first.processes, OperatorProcesses)
         await ended(first.processes)
         (lease,) = await cluster.all("leases.coordination.k8s.io", OPERATOR_NAMESPACE)
         (suspect,) = read_suspects(lease["metadata"]["annotations"][ANNOTATION])

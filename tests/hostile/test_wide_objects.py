@@ -20,6 +20,7 @@ import msgspec
 import pytest
 import yaml
 
+from reprieve.api.core import Pod
 from reprieve.api.scheduling import PodObject
 from reprieve.engine.cluster.rows import Gone, Kind
 from reprieve.engine.cluster.snapshot import Snapshot
@@ -184,7 +185,7 @@ def read_pod(obj: Json) -> None:
     scheduled = msgspec.convert(obj, PodObject)
     pod_row(scheduled)
     counted_pod_row(scheduled)
-    idle = msgspec.convert(obj, idle_pods.Pod)
+    idle = msgspec.convert(obj, Pod)
     idle_pods.pod_row(idle, idle_pods.gpus_of(idle, DEFAULT_VENDORS), ())
 
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import aiohttp
 import orjson
@@ -371,9 +371,19 @@ class Site:
 
     # Waiting
 
+    @overload
+    async def until(
+        self, condition: Callable[[], Awaitable[Answer | None]], seconds: float = _PATIENCE_S
+    ) -> Answer: ...
+
+    @overload
+    async def until(
+        self, condition: Callable[[], Answer | None], seconds: float = _PATIENCE_S
+    ) -> Answer: ...
+
     async def until(
         self,
-        condition: Callable[[], Answer | Awaitable[Answer]],
+        condition: Callable[[], Answer | Awaitable[Answer | None] | None],
         seconds: float = _PATIENCE_S,
     ) -> Answer:
         """Return the first answer that is true."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -106,7 +107,10 @@ def _version() -> dict[str, str]:
 @pytest.mark.parametrize("first", ["pod", "claim"])
 def test_a_pod_holds_what_its_claim_has_whichever_is_seen_first(first: str) -> None:
     cluster = Cluster()
-    steps = [lambda: cluster.pod("a"), lambda: cluster.claim(driver="gpu.nvidia.com", size=2)]
+    steps: list[Callable[[], None]] = [
+        lambda: cluster.pod("a"),
+        lambda: cluster.claim(driver="gpu.nvidia.com", size=2),
+    ]
     for step in steps if first == "pod" else reversed(steps):
         step()
     assert cluster.holds("a") == {GPU: 2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from functools import partial
 
 import pytest
 
@@ -104,7 +105,7 @@ async def test_malformed_variables_are_named_and_ignored(site: Site) -> None:
         ("TTL", "'-'; accepted: a Go duration"),
     ):
         line = f"WARNING reprieve: variable GPU_PREEMPTION_DEFAULT_{name} is {value}"
-        assert len(await site.until(lambda line=line: operator.said(line))) == 1
+        assert len(await site.until(partial(operator.said, line))) == 1
     assert await _policy(site, "OnPressure")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,7 @@ async def test_one_eviction_serves_the_demand_that_comes_after_another_one_went(
             slow = job(name, container(gpu=4), enabled="true")
             slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 8
             await site.create(slow)
-            await site.until(lambda index=index: _running(site, index + 1))
+            await site.until(partial(_running, site, index + 1))
         await site.run()
         await site.until_phase("Job/s1", "Idle")
         await site.until_phase("Job/s2", "Idle")
@@ -191,7 +192,8 @@ async def test_one_eviction_serves_the_demand_that_comes_after_another_one_went(
 
 async def _running(site: Site, count: int) -> bool:
     pods = await site.all("pods")
-    return sum(pod.get("status", {}).get("phase") == "Running" for pod in pods) == count
+    phases = [pod.get("status", {}).get("phase") for pod in pods]
+    return phases.count("Running") == count
 
 
 async def _oldest_and_large(site: Site) -> None:

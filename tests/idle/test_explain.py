@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubelocal.server.rights.access import ADMINISTRATOR
+from kubelocal.server.rights.identity import ADMINISTRATOR
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.docs.tables import topic
 from tests.idle.site import NAMESPACE, Site, container, job
@@ -62,9 +62,7 @@ async def reclaimed(site: Site) -> dict[str, Any]:
         records = await site.records()
         return next((r for r in records if r["status"]["phase"] == "Completed"), None)
 
-    record = await site.until(completed)
-    assert record is not None
-    return record
+    return await site.until(completed)
 
 
 def neutral(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from aiohttp import web
 
 from kubeworld.units.durations import MILLISECOND, SECOND
 from reprieve.scenarios.model import NodeSpec
+from reprieve.scenarios.operator import OperatorProcesses
 from tests.idle.exporters import FakeExporter
 from tests.idle.site import NAMESPACE, Site, job, open_site, pod, with_limits
 from tests.scraper.servers import serving
@@ -124,6 +126,7 @@ async def test_a_body_without_end_is_given_up_and_costs_no_memory(site: Site) ->
     async with serving(_endless) as url:
         operator = await site.run({"GPU_PREEMPTION_METRICS_ENDPOINT": f"{url}/metrics"})
         await site.until(lambda: _has_condition(site, "Pod/alone", UNREACHABLE), 60)
+        assert isinstance(operator.processes, OperatorProcesses)
         (pid,) = operator.processes.pids
         status = await asyncio.to_thread(Path(f"/proc/{pid}/status").read_text)
 
@@ -182,9 +185,7 @@ async def test_pods_without_samples_and_with_impossible_ones_are_told_apart(site
             ("absurd", "InvalidSample"),
             ("nan", "InvalidSample"),
         ):
-            await site.until(
-                lambda n=name, r=reason: _has_condition(site, f"Pod/{n}", ("False", r))
-            )
+            await site.until(partial(_has_condition, site, f"Pod/{name}", ("False", reason)))
             assert await site.phase(f"Pod/{name}") == "Active"
     assert site.evictions() == []
 

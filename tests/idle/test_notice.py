@@ -292,6 +292,7 @@ async def _dies_at(folder: Path, number: int, *, silent: bool) -> bool:
 
         async def killed(write: Write, stage: Stage) -> None:
             nonlocal left
+            assert seen is not None
             await seen(write, stage)
             ours = write.user == OPERATOR_USER and any(part in write.path for part in counted)
             if stage is Stage.STORED and ours and not dead.is_set():
@@ -300,7 +301,6 @@ async def _dies_at(folder: Path, number: int, *, silent: bool) -> bool:
                     dead.set()
 
         seen = users.site.cluster.on_write
-        assert seen is not None
         users.site.cluster.on_write = killed
         told, restarted, saved = set[str](), False, False
         said, start = users.clock.wall(), users.clock.wall()

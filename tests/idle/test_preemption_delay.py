@@ -19,7 +19,7 @@ RARELY = "gpuPreemption: {preemptionDelay: 60s, pollingInterval: 100s}\n"
 FLAGS = ("--controllers", "idle")
 DELAY = "reprieve.dev/preemption-delay"
 VICTIM, DEMAND = "Job/victim", "Job/demand"
-GPUS = {"amd.com/gpu": "4"}
+GPUS: dict[str, str | int] = {"amd.com/gpu": "4"}
 AMOUNTS = {**GPUS, "cpu": "16", "memory": "64Gi", "pods": "110"}
 NODE: Object = {
     "apiVersion": "v1",

@@ -130,7 +130,7 @@ def test_a_node_states_for_each_resource_whether_it_is_shared(
     ],
 )
 def test_a_shared_resource_is_a_share_whatever_it_is_a_share_of(
-    asked: dict[str, str], share: str
+    asked: dict[str, str | int | float], share: str
 ) -> None:
     container = Container(resources=ContainerResources(limits=asked))
     assert gpu_share(PodSpec(containers=[container])) == share

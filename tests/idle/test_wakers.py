@@ -132,7 +132,7 @@ class TenantsWithQueues(Tenants):
                 {"utilizationThreshold": self.chance.choice((5, 95, None))},
             )
         )
-        found = [each["metadata"]["name"] for each in await self.site.all(GPU_WORKLOADS)]
+        found: list[str] = [each["metadata"]["name"] for each in await self.site.all(GPU_WORKLOADS)]
         if found:
             name = self.chance.choice(sorted(found))
             await self.site.patch(GPU_WORKLOADS, name, {"spec": change})
@@ -146,7 +146,7 @@ class TenantsWithQueues(Tenants):
         await self.answer()
 
     async def any_queued(self) -> str:
-        found = [each["metadata"]["name"] for each in await self.site.all(WORKLOADS)]
+        found: list[str] = [each["metadata"]["name"] for each in await self.site.all(WORKLOADS)]
         return self.chance.choice(sorted(found) or [""])
 
     async def answer(self) -> None:

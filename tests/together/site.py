@@ -82,7 +82,7 @@ _QUIET: Final = 10.0  # seconds without a change of pods, jobs or Deployments
 
 def node(name: str, gpus: int = 8, labels: Mapping[str, str] | None = None) -> NodeSpec:
     """Return a node."""
-    amounts = {"cpu": "128", "memory": "1Ti", "pods": "110", GPU: str(gpus)}
+    amounts: dict[str, str | int] = {"cpu": "128", "memory": "1Ti", "pods": "110", GPU: str(gpus)}
     return NodeSpec(name, amounts, dict(labels or {}))
 
 

@@ -7,7 +7,7 @@ every run is what the slow test plays for every second write.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -53,7 +53,7 @@ async def mixture_for_quota(cluster: Site) -> None:
     await cluster.idle(idle)
 
 
-STORIES: Final = {
+STORIES: Final[dict[str, tuple[Any, ...]]] = {
     "hand-over": (hand_over, {"queued": True}, {"a": 4, "b": 0}, {"sweep": 4}, "notebook"),
     "idle-first": (idle_first, {}, {"a": 8, "b": 0}, {"ann": 4}, "bob"),
     "mixture": (mixture, {"gpus": 6}, {"a": 8, "b": 0}, {"ann": 4, "bob": 2}, "stays"),
