@@ -168,7 +168,7 @@ class _Reconciler:
             _measured(_row(each, self.world, self.given, self.literal), self.literal, self.now)
             for each in self.world.gpu_workloads()
         ]
-        workloads = {w.key: w for w in (self.row, *others)}
+        workloads: dict[str, Workload] = {w.key: w for w in (self.row, *others)}
         for plan in _plans(workloads.values(), self.literal, self.now):
             for victim in plan.victims:
                 before = workloads[f"{victim.subject.namespace}/{victim.subject.name}"]

@@ -224,7 +224,7 @@ def run_discovery(given: Json, literal: LiteralSwitches) -> Json:
 
 
 def run_lease(given: Json, literal: LiteralSwitches) -> Json:
-    lease, holder = given.get("lease"), given["holder"]
+    lease, holder = given.get("lease") or {}, given["holder"]
     state = lease and LeaseState(
         lease.get("holderIdentity") or "",
         parse_instant(lease["renewTime"]) if lease.get("renewTime") else None,

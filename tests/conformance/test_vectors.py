@@ -50,7 +50,7 @@ def test_limits_of_init_containers_count_whatever_a_case_says_of_them(
     }
     main = {"name": "main", "resources": {"requests": {"amd.com/gpu": "3"}}}
     spec = {"containers": [main], "initContainers": [{"name": "init", "resources": resources}]}
-    case = {
+    case: Json = {
         "name": "one",
         "source": "go-code",
         "pods": [{"metadata": {"name": "p"}, "spec": spec}],

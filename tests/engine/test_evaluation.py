@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -172,7 +173,7 @@ def test_an_always_victim_in_flight_is_credited_to_the_oldest_demand_only() -> N
 
 
 def test_gpus_that_were_free_before_a_demand_came_are_not_credited_to_it() -> None:
-    released = {"preempted_at": ago(12), "pods": [], "released": ago(10)}
+    released: dict[str, Any] = {"preempted_at": ago(12), "pods": [], "released": ago(10)}
     gone = workload("gone", Phase.PREEMPTED, **released)
     before, after = demand(gpus=8, created=ago(11)), demand(gpus=8, created=ago(9))
     # It waited for them when they came free: four more are enough.

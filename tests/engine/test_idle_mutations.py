@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.engine.idle import evaluation
+from reprieve.engine.idle import evaluation, plans
 from reprieve.engine.idle.check import Fault, check_all
 from reprieve.engine.idle.model import Fit, Workload
 from reprieve.engine.idle.search import Search
@@ -83,7 +83,7 @@ def forget_what_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def call_everything_compatible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan says that it may take too many."""
-    proof = evaluation.proof_of
+    proof = plans.proof_of
 
     def compatible(
         search: Search, *, compatible: bool, profile: str = "", gap: int | None = None

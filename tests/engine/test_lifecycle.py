@@ -233,8 +233,7 @@ def test_a_pod_that_is_being_deleted_is_no_demand() -> None:
 def test_some_row_holds_whatever_the_facts(phase: Phase) -> None:
     for root in (Present(Uid("w-uid")), Present(Uid("x")), Missing(), Unreadable()):
         for outcome in (None, *DeleteOutcome):
-            for pods in ([], None):
-                row = workload(phase=phase, pods=pods)
+            for row in (workload(phase=phase, pods=[]), workload(phase=phase, pods=None)):
                 step(row, Facts(root, delete=outcome), POLICY, NOW)
 
 

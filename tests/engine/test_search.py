@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from reprieve.engine.idle import search
+from reprieve.engine.idle import placement, search
 from reprieve.engine.idle.check import check
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, PodRow, Policy, Workload
@@ -59,7 +59,7 @@ def full(nodes: int, *rows: Workload) -> IdleSnapshot:
 def test_a_placement_is_searched_for_a_few_times_whatever_the_number_of_victims(
     sizes: list[int], victims: int | None, searches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, place = counted(search.place)
+    calls, place = counted(placement.place)
     monkeypatch.setattr(search, "place", place)
     plans = evaluate(full(10, *idle_on(10), gang_of(sizes)), POLICY, NOW).plans
     assert [len(plan.victims) for plan in plans] == ([] if victims is None else [victims])
@@ -85,9 +85,9 @@ def test_a_plan_is_checked_by_reading_each_row_a_few_times(
     snap = full(10, *idle_on(10), gang_of([8] * 6), *others)
     (plan,) = evaluate(snap, POLICY, NOW).plans
     assert len(plan.victims) == 48
-    keys, key = counted(Workload.key.fget)
+    keys, key = counted(cast("Any", Workload.key).fget)
     monkeypatch.setattr(Workload, "key", property(key))
-    amounts, read = counted(PodRow.amounts.fget)
+    amounts, read = counted(cast("Any", PodRow.amounts).fget)
     monkeypatch.setattr(PodRow, "amounts", property(read))
     assert check(plan, snap, POLICY, NOW) == ()
     pods = sum(len(row.pods) for row in snap.workloads)

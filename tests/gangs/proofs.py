@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
+from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.scheduling.gangs.cycle import _preempted
 from reprieve.engine.scheduling.gangs.job import Job, JobPolicy, JobPreemption, VictimGangs
 from reprieve.engine.scheduling.outcome import GangCycle, Member, Unit
-from reprieve.engine.scheduling.proofs.proof import PlanFault, faults_of
+from reprieve.engine.scheduling.proofs.proof import faults_of
 
 __all__ = ["faults_of_job"]
 

@@ -95,7 +95,7 @@ def test_a_gang_is_judged_anew_when_a_member_goes_over_to_another() -> None:
 
 def test_a_group_of_gangs_that_comes_again_was_not_satisfied_before() -> None:
     told = Told()
-    groups = {"groups": '["default/g", "default/h"]'}
+    groups: dict[str, Any] = {"groups": '["default/g", "default/h"]'}
     for name in ("g", "h"):
         told.group(name, minimum=1, **groups)
         told.book.see(member(f"{name}-0", name))

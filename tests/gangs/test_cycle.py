@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.engine.cluster.rows import Change
+from reprieve.engine.cluster.rows import Change, PodRow
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.gangs.cycle import GANG_KEY, GangGroup, GangState
@@ -27,7 +27,7 @@ def gang(minimum: int = 2, **facts: Any) -> GangGroup:
     return GangGroup("default/g", (GangState("default/g", minimum, **facts),))
 
 
-def member(name: str, cpu: int = 4, **facts: Any) -> Change:
+def member(name: str, cpu: int = 4, **facts: Any) -> PodRow:
     return pod(name, cpu=cpu * 1000, priority=100, gang="default/g", **facts)
 
 

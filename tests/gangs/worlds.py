@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.scheduling.gangs.job import Job, JobPolicy, JobPreemption
 from reprieve.engine.scheduling.gangs.job_preemption import preempt_for_job, respect_others
-from reprieve.engine.scheduling.proofs.proof import PlanFault
 from tests.engine import builders
 from tests.gangs.proofs import faults_of_job
 from tests.oracle.gangs import DISABLED, JOB_KEY, PREEMPTIBLE, Node, Outcome, Pod, World

@@ -48,7 +48,8 @@ def turns(cycle: tuple[str, ...], pairs: list[Pair]) -> int:
 
 def simple_cycles(pairs: set[Pair]) -> list[tuple[str, ...]]:
     """Return the cycles that pass nobody twice, each from its first name on."""
-    found, paths = [], [(name,) for name in sorted({pair[0] for pair in pairs})]
+    found: list[tuple[str, ...]] = []
+    paths: list[tuple[str, ...]] = [(name,) for name in sorted({pair[0] for pair in pairs})]
     while paths:
         path = paths.pop(0)
         if (path[-1], path[0]) in pairs:

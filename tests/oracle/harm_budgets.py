@@ -9,7 +9,7 @@ of each day at which windows of a schedule begin, None where the window slides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 HOUR = 3_600
@@ -112,7 +112,7 @@ def free_at(budget: Budget, row: Row, rows: Iterable[Row]) -> int | None:
 
 
 def held_until(
-    budgets: Iterable[Budget], row: Row, rows: list[Row], emergency: int | None
+    budgets: Iterable[Budget], row: Row, rows: Sequence[Row], emergency: int | None
 ) -> int | None:
     """Return until when any budget holds a candidate."""
     found = []

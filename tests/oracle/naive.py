@@ -214,7 +214,7 @@ def asks(pod: Row) -> dict[str, int]:
 
 def aggregate(pods: list[list[float]], how: str) -> Fraction | None:
     """Exact Min, Max or Avg over the pods' exact means; None without samples."""
-    means = [sum(map(Fraction, pod)) / len(pod) for pod in pods if pod]
+    means = [sum(map(Fraction, pod), Fraction(0)) / len(pod) for pod in pods if pod]
     if not means:
         return None
     if how == "Min":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -27,7 +28,7 @@ from tests.simulation.test_idle_replay import idle_job, idling
 MINUTE = 60 * SECOND
 
 
-def bounded(**limits: int) -> PolicySpec:
+def bounded(**limits: Any) -> PolicySpec:
     budget = HarmBudget("day", window=10 * MINUTE, **limits)
     return replace(classical(), name="bounded", harm_budgets=(budget,))
 

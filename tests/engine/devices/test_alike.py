@@ -22,6 +22,7 @@ from reprieve.engine.cluster.devices import DeviceCapacity, Reach, Request
 from reprieve.engine.cluster.rows import Gone
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement import compiled
+from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.filters.dynamic import device_state, devices
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
@@ -133,7 +134,7 @@ def story(snapshot: Snapshot, seed: int, seen: Counter[str]) -> list[Any]:
     simulation = Simulation(snapshot, policy, policy.profiles[0])
     running = np.flatnonzero(snapshot.pod_node >= 0).tolist()
     said: list[Any] = []
-    placed = []
+    placed: list[Placed] = []
     for name in (*WAITING, *chance.sample(WAITING, 2)):
         if any(each.pending is not None and each.pending.row.name == name for each in placed):
             simulation.unplace(placed.pop())

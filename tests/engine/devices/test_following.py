@@ -187,8 +187,8 @@ def test_taking_everything_back_restores_every_answer() -> None:
                 placed.append(simulation.place(each, int(numbers.choice(free.tolist()))))
         middle = _view(_fresh(simulation, []))
         changed += middle != before
-        for each in reversed(placed):
-            simulation.unplace(each)
+        while placed:
+            simulation.unplace(placed.pop())
         assert _view(simulation) == middle
         simulation.restore(slots)
         assert _view(simulation) == before

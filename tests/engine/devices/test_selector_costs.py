@@ -236,7 +236,7 @@ def test_a_selector_that_is_too_costly_is_said_as_the_scheduler_says_it() -> Non
 def test_what_devices_cost_is_bounded_where_selectors_have_no_value_for_them() -> None:
     asked: list[int] = []
 
-    def evaluate(facts: DeviceFacts, budget: Budget | None = None) -> bool:
+    def evaluate(device: DeviceFacts, budget: Budget | None = None) -> bool:
         assert budget is not None
         asked.append(budget.left)
         budget.spend(900_000)
@@ -267,8 +267,8 @@ def test_what_devices_cost_is_bounded_where_selectors_have_no_value_for_them() -
 def test_a_selector_without_a_value_for_a_device_is_not_asked_about_it_again() -> None:
     asked: list[str] = []
 
-    def evaluate(facts: DeviceFacts, budget: Budget | None = None) -> bool:
-        asked.append(facts.driver)
+    def evaluate(device: DeviceFacts, budget: Budget | None = None) -> bool:
+        asked.append(device.driver)
         raise SelectorError("no such key: nope")
 
     selected = Selected([(0, evaluate, "gpus")])
@@ -289,11 +289,11 @@ def test_what_reads_the_driver_alone_is_asked_about_one_device_of_it_unless_it_i
 ) -> None:
     asked: list[str] = []
 
-    def evaluate(facts: DeviceFacts, budget: Budget | None = None) -> bool:
+    def evaluate(device: DeviceFacts, budget: Budget | None = None) -> bool:
         assert budget is not None
         budget.spend(cost)
-        asked.append(facts.driver)
-        return facts.driver == "a"
+        asked.append(device.driver)
+        return device.driver == "a"
 
     selected = Selected([(0, evaluate, None)], by_driver=True)
     devices = [

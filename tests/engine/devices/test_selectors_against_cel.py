@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_strings
@@ -18,7 +19,13 @@ from tests.engine.devices.drivers import device
 
 CASES = 1_500
 DOMAIN = "gpu.example.com"
-ATTRIBUTES = {"type": "gpu", "model": "NVIDIA A100", "index": 3, "ready": True, "other": 0}
+ATTRIBUTES: dict[str, Any] = {
+    "type": "gpu",
+    "model": "NVIDIA A100",
+    "index": 3,
+    "ready": True,
+    "other": 0,
+}
 
 PATTERNS = ("a1", "g", "nv.*0", "", "(g|.)+u$", "^(?:nvidia|a100| )+$", "[^a-f]{3,}", "((a*)*)*1")
 
@@ -63,16 +70,18 @@ def _condition(numbers: random.Random, depth: int) -> str:
         case 6:
             return f"!({_condition(numbers, depth - 1)})"
         case 7:
-            parts = (_condition(numbers, depth - 1) for _ in range(3))
-            return "(" + " && ".join(parts) + ")"
+            return "(" + " && ".join(_conditions(numbers, depth - 1)) + ")"
         case 8:
-            parts = (_condition(numbers, depth - 1) for _ in range(3))
-            return "(" + " || ".join(parts) + ")"
+            return "(" + " || ".join(_conditions(numbers, depth - 1)) + ")"
         case 9:
             inner = _condition(numbers, depth - 1)
             return f"cel.bind(v, {text}, ({inner}) || v == {_value(numbers)})"
-    parts = [_condition(numbers, depth - 1) for _ in range(3)]
+    parts = _conditions(numbers, depth - 1)
     return f"(({parts[0]}) ? ({parts[1]}) : ({parts[2]}))"
+
+
+def _conditions(numbers: random.Random, depth: int) -> list[str]:
+    return [_condition(numbers, depth) for _ in range(3)]
 
 
 def _ours(expression: str) -> bool | None:

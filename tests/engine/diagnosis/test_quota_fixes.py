@@ -156,9 +156,14 @@ def test_that_nothing_helps_is_an_answer() -> None:
 
 
 def test_no_more_decisions_are_made_than_are_allowed_and_nothing_changes(monkeypatch: Any) -> None:
-    made = []
+    made: list[Any] = []
     play = Rehearsal._play
-    monkeypatch.setattr(Rehearsal, "_play", lambda *given: made.append(given) or play(*given))
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return play(*given)
+
+    monkeypatch.setattr(Rehearsal, "_play", counted)
     site = Site(queue("q", 900, preemption=NEVER), *(queue(f"r{k}", 0) for k in range(30)))
     site.hold(held(work("h", "q", 1, 500), "q"))
     site.submit(work("w", "q", 1, 5_000)).decide()

@@ -171,7 +171,7 @@ def test_one_pod_that_no_node_accepts_is_not_told_of_a_group_that_can_do_without
 def test_a_group_that_only_some_domains_accept_is_told_what_keeps_it_from_those() -> None:
     nodes = [node(f"n{n}", gpus=8, labels={"rack": f"r{n}"}) for n in range(3)]
     held = pod("x", node="n1", gpus=4)
-    asked = {"gpus": 4, "topology_key": "rack"}
+    asked: dict[str, Any] = {"gpus": 4, "topology_key": "rack"}
     full = why(nodes, held, gang(2, node_selector={"rack": "r1"}, **asked), key="default/g")
     assert (full.reason, full.deficit) == (Reason.FULL, {("rack=r1", GPU): 4})
     assert full.filters == {"NodeResourcesFit": 1}

@@ -160,7 +160,7 @@ def _drawn(draw: random.Random) -> Case:
         labels = {"rack": f"r{number % 2}", "disk": draw.choice(["ssd", "hdd"])}
         gpus = draw.choice([4, 8])
         nodes.append(node(f"n{number}", gpus=gpus, labels=labels, taints=taints))
-    running = []
+    running: list[PodRow] = []
     for place in nodes:
         free = place.allocatable[GPU]
         while free > 0 and draw.random() < 0.75:

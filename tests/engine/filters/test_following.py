@@ -26,6 +26,7 @@ from reprieve.engine.placement.filtering import Filter, Placed
 from reprieve.engine.placement.filters import compile_filters
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.units.ids import Uid
 from tests.engine.builders import matching, node, pod
 from tests.engine.filters.outcomes import simulation_of
 
@@ -112,7 +113,7 @@ def _compiled(simulation: Simulation, pending: Pending) -> dict[FilterName, Filt
 
 
 def _check(
-    simulation: Simulation, followed: dict[str, dict[FilterName, Filter]], seen: Counter[str]
+    simulation: Simulation, followed: dict[Uid, dict[FilterName, Filter]], seen: Counter[str]
 ) -> None:
     for pending in simulation.snapshot.pending.values():
         anew = _compiled(simulation, pending)

@@ -43,12 +43,12 @@ def test_one_resource_at_a_time(used: dict[str, Any], wanted: dict[str, Any], ve
 
 def test_all_reasons_are_given_in_order_and_one_that_is_unresolvable_decides() -> None:
     there = pod("there", node="a", cpu=1, memory=1, storage=1, gpus=1)
-    wanted = {"cpu": 10, "memory": 10, "storage": 10, "gpus": 1}
+    wanted: dict[str, Any] = {"cpu": 10, "memory": 10, "storage": 10, "gpus": 1}
     reasons = (
         f"Too many pods, Insufficient cpu, Insufficient memory, Insufficient ephemeral-storage, "
         f"Insufficient {GPU}"
     )
-    offered = {"cpu": 10, "memory": 10, "storage": 10, "gpus": 1, "pods": 1}
+    offered: dict[str, Any] = {"cpu": 10, "memory": 10, "storage": 10, "gpus": 1, "pods": 1}
     assert verdicts(node("a", **offered), there, pod(**wanted)) == {"a": f"U: {reasons}"}
     offered["memory"] = 9
     assert verdicts(node("a", **offered), there, pod(**wanted)) == {"a": f"X: {reasons}"}

@@ -226,8 +226,8 @@ def test_default_constraints_of_the_profile_select_what_service_and_owner_select
     assert verdicts(*served, profile=defaults) == {"a1": SKEW, "a2": SKEW, "b1": FITS}
     assert set(verdicts(*served).values()) == {FITS}
     owned = pod(labels=APP, owner=("ReplicaSet", "r"))
-    rows = (*ZONES, web("w", "a1"), owned, service("r", APP, kind="ReplicaSet"))
-    assert verdicts(*rows, profile=defaults) == {"a1": SKEW, "a2": SKEW, "b1": FITS}
+    of_owner = (*ZONES, web("w", "a1"), owned, service("r", APP, kind="ReplicaSet"))
+    assert verdicts(*of_owner, profile=defaults) == {"a1": SKEW, "a2": SKEW, "b1": FITS}
     own = (*served[:-3], spreading(spread(hard=False)), *served[-2:])
     assert set(verdicts(*own, profile=defaults).values()) == {FITS}
 

@@ -99,7 +99,7 @@ def test_feasible_irreducible_and_the_same_whatever_the_order_of_events() -> Non
     for seed in range(10_000, 10_000 + CHUNK):
         case = random_forest(seed)
         rows, policy = rows_of(case), policy_of(case)
-        told = []
+        told: list[Outcome | None] = []
         for _ in range(2):
             random.shuffle(rows)
             cluster = Cluster()
@@ -108,7 +108,9 @@ def test_feasible_irreducible_and_the_same_whatever_the_order_of_events() -> Non
             attempt = engine_cycle.attempt_of(case, snapshot, policy)
             if attempt is not None and attempt.code is not Code.ERROR:
                 assert faults_of(snapshot, policy, attempt) == (), seed
-            told.append(attempt and engine_cycle.told(case, snapshot, policy, attempt))
+            told.append(
+                None if attempt is None else engine_cycle.told(case, snapshot, policy, attempt)
+            )
         assert told[0] == told[1], seed
         choice = told[0].choice if told[0] is not None else None
         if choice is None or not choice.victims:

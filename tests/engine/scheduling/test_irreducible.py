@@ -224,7 +224,7 @@ def test_groups_over_several_domains_are_counted_in_all_of_them(key: str) -> Non
     ]
     even = SpreadConstraint(key, 1, hard=True, selector=matching(APP))
     waiting = gang(4, "train", gpus=4, priority=10, labels=APP, spread=(even,))
-    snapshot = snapshot_of(rows, groups, waiting)
+    snapshot = snapshot_of(rows, *groups, waiting)
     attempt = decided(snapshot)
     gone = {name.rpartition("-")[0] for name in names(attempt.plan)}
     staying = sorted({f"low-{n}" for n in range(16)} - gone)

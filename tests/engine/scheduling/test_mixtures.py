@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,7 @@ def answer(
         pod(e.name, node=e.node, gpus=e.gpus, priority=e.priority, start=n)
         for n, e in enumerate(held)
     ]
-    gang = {"group": "wanted"} if grouped else {}
+    gang: dict[str, Any] = {"group": "wanted"} if grouped else {}
     waiting = [
         pod(f"wanted-{n}", gpus=gpus, priority=PRIORITY, **gang) for n, gpus in enumerate(wanted)
     ]

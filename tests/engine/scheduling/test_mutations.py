@@ -96,7 +96,7 @@ def skip_the_second_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reprieve, "_return_singly", lambda *_: None)
 
 
-PROVEN = {
+PROVEN: dict[Callable[[pytest.MonkeyPatch], None], range] = {
     skip_the_reprieve_of_groups: range(300),
     skip_the_reprieve_on_nodes: range(300),
     take_one_too_many: range(300),

@@ -108,7 +108,9 @@ def test_a_child_that_does_not_fit_is_left_out_where_the_minimum_allows() -> Non
             "minCount (3) cannot be satisfied: 1 scheduled, 1 remaining"
         ),
     }
-    waiting = {member.uid: pod_condition(attempt, member).message for member in attempt.members}
+    waiting = {
+        str(member.uid): pod_condition(attempt, member).message for member in attempt.members
+    }
     assert waiting["pod-b-1"] == "0/1 nodes are available: 1 Insufficient cpu."
     assert waiting["pod-b-2"].startswith("pod group is unschedulable, 0/1 placements")
 

@@ -17,12 +17,13 @@ from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Change, NodeRow, PodClass, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, VictimChoice
+from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling import group_preemption, pod_preemption
-from reprieve.engine.scheduling.least_cost import cheapest_node
 from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost
 from reprieve.engine.scheduling.outcome import Attempt, Preemption, Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.victims.budgets import budget_matches
 from reprieve.engine.scheduling.victims.units import Units
 from reprieve.units.ids import Uid
 
@@ -108,9 +109,13 @@ def test_victims_that_are_not_the_least_are_refused(
 
 def test_the_worst_node_for_a_pod_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def worst(
-        simulation: Any, pending: Any, candidates: Any, found: Preemption, on_node: Any
+        simulation: Simulation,
+        pending: Any,
+        candidates: Any,
+        found: Preemption,
+        on_node: Callable[[int], Preemption],
     ) -> Preemption:
-        budgets = cheapest_node.budget_matches(simulation)
+        budgets = budget_matches(simulation)
         others = [on_node(node) for node in candidates.nodes.tolist()]
         dearest = max(others, key=lambda each: plan_cost(simulation.snapshot, each, budgets, None))
         return replace(dearest, gap=0)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reprieve.engine.cluster.rows import Change
 from reprieve.engine.cluster.storage import NO_PROVISIONER
 from reprieve.engine.placement.filtering import Score
 from reprieve.engine.placement.profile import Policy, Profile
@@ -59,7 +60,7 @@ LOCAL = storage_class("local", provisioner=NO_PROVISIONER)
 def test_a_static_volume_scores_by_the_share_that_is_asked(
     request_: int, size: int, expected: int
 ) -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         node("n2"),
         LOCAL,
@@ -72,7 +73,7 @@ def test_a_static_volume_scores_by_the_share_that_is_asked(
 
 
 def test_classes_count_alike_and_claims_of_a_class_together() -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         LOCAL,
         storage_class("other", provisioner=NO_PROVISIONER),
@@ -89,7 +90,7 @@ def test_classes_count_alike_and_claims_of_a_class_together() -> None:
 
 
 def test_storage_capacity_counts_where_no_volume_is_taken() -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1", labels={ZONE: "a"}),
         node("n2", labels={ZONE: "b"}),
         node("n3", labels={ZONE: "c"}),
@@ -106,12 +107,12 @@ def test_storage_capacity_counts_where_no_volume_is_taken() -> None:
 
 
 def test_a_driver_that_reports_no_capacity_scores_nothing() -> None:
-    rows = [node("n1"), storage_class(), claim(storage_class="sc", request=1)]
+    rows: list[Change] = [node("n1"), storage_class(), claim(storage_class="sc", request=1)]
     assert volumes(rows, pod(volumes=uses("c"))) == [0]
 
 
 def test_a_pod_that_lacks_no_volume_has_no_score() -> None:
-    rows = [node("n1"), claim(volume="v"), volume(), pod(volumes=uses("c"))]
+    rows: list[Change] = [node("n1"), claim(volume="v"), volume(), pod(volumes=uses("c"))]
     assert volumes(rows) is None
 
 
@@ -136,7 +137,12 @@ def test_earlier_alternatives_score_more() -> None:
 
 
 def test_claims_without_alternatives_have_no_score() -> None:
-    rows = [node("n1"), device_class(), pod(claims=claims("c")), resource_claim("c", asks())]
+    rows: list[Change] = [
+        node("n1"),
+        device_class(),
+        pod(claims=claims("c")),
+        resource_claim("c", asks()),
+    ]
     simulation = simulation_of(snapshot_of(rows))
     pending = pending_of(simulation.snapshot, "p")
     assert compile_device_score(simulation, pending) is None

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from reprieve.engine.cluster.rows import Disk, Entry, NodeTerm, Operator, Requirement, VolumeUse
+from reprieve.engine.cluster.rows import (
+    Change,
+    Disk,
+    Entry,
+    NodeTerm,
+    Operator,
+    Requirement,
+    VolumeUse,
+)
 from reprieve.engine.cluster.storage import NO_PROVISIONER
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.scheduling.nodes.reservations import Reservations, reservations_of
@@ -33,8 +43,8 @@ from tests.engine.volumes.storage import (
 CSI = "csi.example.com"
 
 
-def said(*rows: object, **policy: object) -> list[str]:
-    return refusals(simulation_of(snapshot_of(*rows), **policy))  # type: ignore[arg-type]
+def said(*rows: Change | Iterable[Change], **policy: object) -> list[str]:
+    return refusals(simulation_of(snapshot_of(*rows), **policy))
 
 
 # VolumeBinding, all nodes.
@@ -77,7 +87,7 @@ def test_the_claim_of_an_ephemeral_volume_is_named_after_pod_and_volume() -> Non
 
 
 def test_a_bound_volume_is_reached_from_the_nodes_of_its_affinity() -> None:
-    rows = [claim(volume="v"), volume(on="n2"), pod(volumes=uses("c"))]
+    rows: list[Change] = [claim(volume="v"), volume(on="n2"), pod(volumes=uses("c"))]
     assert said(node("n1"), node("n2"), rows) == ["VOLUME_AFFINITY", ""]
 
 
@@ -90,7 +100,7 @@ def test_a_bound_volume_with_expressions_of_every_kind() -> None:
         node("n2", labels={"disk": "ssd", "age": "3"}),
         node("n3", labels={"age": "7"}),
     ]
-    rows = [claim(volume="v"), volume(node_affinity=(term,)), pod(volumes=uses("c"))]
+    rows: list[Change] = [claim(volume="v"), volume(node_affinity=(term,)), pod(volumes=uses("c"))]
     assert said(nodes, rows) == ["VOLUME_AFFINITY", "", "VOLUME_AFFINITY"]
 
 
@@ -99,7 +109,7 @@ def test_a_claim_bound_to_a_missing_volume() -> None:
 
 
 def test_a_node_names_all_that_is_wrong_in_order() -> None:
-    rows = [
+    rows: list[Change] = [
         claim("a", volume="va"),
         volume("va", on="n2"),
         claim("b", storage_class="local", request=GIB),
@@ -113,11 +123,16 @@ def test_a_node_names_all_that_is_wrong_in_order() -> None:
     ]
 
 
-def _local(**facts: object) -> list[Entry]:
+def _local(**facts: Any) -> list[Entry]:
     """A claim of 5 GiB of a class without provisioner, and one volume that serves it."""
-    given = {"storage_class": "local", "capacity": 5 * GIB, "access_modes": ("RWO",), **facts}
+    given: dict[str, Any] = {
+        "storage_class": "local",
+        "capacity": 5 * GIB,
+        "access_modes": ("RWO",),
+        **facts,
+    }
     wanted = claim(storage_class="local", request=5 * GIB, access_modes=("RWO",))
-    return [wanted, storage_class("local", provisioner=NO_PROVISIONER), volume(**given)]  # type: ignore[arg-type]
+    return [wanted, storage_class("local", provisioner=NO_PROVISIONER), volume(**given)]
 
 
 @pytest.mark.parametrize(
@@ -138,21 +153,25 @@ def _local(**facts: object) -> list[Entry]:
         ({"claim": ("default", "c", "an earlier one")}, False),
     ],
 )
-def test_what_makes_a_volume_serve_a_claim(facts: dict[str, object], serves: bool) -> None:
+def test_what_makes_a_volume_serve_a_claim(facts: dict[str, Any], serves: bool) -> None:
     assert said(node(), pod(volumes=uses("c")), _local(**facts)) == ["" if serves else "NO_VOLUME"]
 
 
 def test_a_claims_selector_chooses_among_volumes() -> None:
     selector = (Requirement("tier", Operator.IN, ("fast",)),)
     wanted = claim(storage_class="local", selector=selector)
-    rest = [node(), pod(volumes=uses("c")), storage_class("local", provisioner=NO_PROVISIONER)]
+    rest: list[Change] = [
+        node(),
+        pod(volumes=uses("c")),
+        storage_class("local", provisioner=NO_PROVISIONER),
+    ]
     for tier, expected in (("fast", ""), ("slow", "NO_VOLUME")):
         found = said(rest, wanted, volume(storage_class="local", labels={"tier": tier}))
         assert found == [expected]
 
 
-def _reserved(rows: list[object], node_name: str) -> tuple[VolumeAssignment, ...]:
-    snapshot = snapshot_of(*rows)  # type: ignore[arg-type]
+def _reserved(rows: list[Change], node_name: str) -> tuple[VolumeAssignment, ...]:
+    snapshot = snapshot_of(*rows)
     simulation = simulation_of(snapshot)
     pending = pending_of(snapshot, "p")
     simulation.place(pending, snapshot.node_index[node_name])
@@ -160,7 +179,7 @@ def _reserved(rows: list[object], node_name: str) -> tuple[VolumeAssignment, ...
 
 
 def test_claims_take_the_smallest_volume_that_serves_them_by_ascending_size() -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         pod(volumes=uses("big", "small")),
         storage_class("local", provisioner=NO_PROVISIONER),
@@ -177,7 +196,7 @@ def test_claims_take_the_smallest_volume_that_serves_them_by_ascending_size() ->
 
 
 def test_a_volume_serves_one_claim_of_a_pod_only() -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         node("n2"),
         pod(volumes=uses("a", "b")),
@@ -192,7 +211,7 @@ def test_a_volume_serves_one_claim_of_a_pod_only() -> None:
 
 
 def test_a_volume_that_is_reserved_for_the_claim_comes_before_smaller_ones() -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         pod(volumes=uses("c")),
         storage_class(),
@@ -205,7 +224,7 @@ def test_a_volume_that_is_reserved_for_the_claim_comes_before_smaller_ones() -> 
 
 def test_a_claim_without_volume_is_provisioned_where_the_topologies_allow() -> None:
     zone = NodeTerm((Requirement(ZONE, Operator.IN, ("a",)),))
-    rows = [
+    rows: list[Change] = [
         node("n1", labels={ZONE: "a"}),
         node("n2", labels={ZONE: "b"}),
         pod(volumes=uses("c")),
@@ -228,22 +247,26 @@ def test_a_claim_without_volume_is_provisioned_where_the_topologies_allow() -> N
     ],
 )
 def test_storage_capacity_counts_only_where_the_driver_reports_it(
-    reports: bool, facts: dict[str, object], expected: list[str]
+    reports: bool, facts: dict[str, Any], expected: list[str]
 ) -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1", labels={ZONE: "a"}),
         node("n2", labels={ZONE: "b"}),
         pod(volumes=uses("c")),
         claim(storage_class="sc", request=5 * GIB),
         storage_class(),
         csi_driver(storage_capacity=reports),
-        capacity("a", zone="a", **facts),  # type: ignore[arg-type]
+        capacity("a", zone="a", **facts),
     ]
     assert said(rows) == expected
 
 
 def test_a_selected_node_ties_the_claim_to_it() -> None:
-    rows = [claim(storage_class="sc", selected_node="n2"), storage_class(), pod(volumes=uses("c"))]
+    rows: list[Change] = [
+        claim(storage_class="sc", selected_node="n2"),
+        storage_class(),
+        pod(volumes=uses("c")),
+    ]
     assert said(node("n1"), node("n2"), rows) == ["NO_VOLUME", ""]
 
 
@@ -251,7 +274,7 @@ def test_a_selected_node_ties_the_claim_to_it() -> None:
 
 
 def test_a_member_sees_the_volumes_that_earlier_members_took() -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         node("n2"),
         pod("p", volumes=uses("a")),
@@ -272,7 +295,7 @@ def test_a_member_sees_the_volumes_that_earlier_members_took() -> None:
 
 
 def test_a_pod_on_a_node_that_refuses_it_reserves_nothing() -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         pod("p", volumes=uses("c"), claims=claims("d")),
         storage_class("local", provisioner=NO_PROVISIONER),
@@ -289,7 +312,7 @@ def test_a_pod_on_a_node_that_refuses_it_reserves_nothing() -> None:
 
 @pytest.mark.parametrize("static", [True, False])
 def test_members_that_share_a_claim_follow_the_first(static: bool) -> None:
-    rows: list[object] = [
+    rows: list[Change] = [
         node("n1"),
         node("n2"),
         pod("p", volumes=uses("c")),
@@ -299,7 +322,7 @@ def test_members_that_share_a_claim_follow_the_first(static: bool) -> None:
     ]
     if static:
         rows.append(volume("v", storage_class="sc", on="n2"))
-    simulation = simulation_of(snapshot_of(*rows))  # type: ignore[arg-type]
+    simulation = simulation_of(snapshot_of(*rows))
     assert refusals(simulation, "q") == ["", ""]
     simulation.place(pending_of(simulation.snapshot, "p"), 1)
     assert refusals(simulation, "q") == ["NO_VOLUME", ""]
@@ -323,7 +346,12 @@ def test_members_that_share_a_claim_follow_the_first(static: bool) -> None:
 def test_an_exclusive_disk_is_used_by_one_pod_of_a_node(
     own: Disk, other: Disk, clash: bool
 ) -> None:
-    rows = [node("n1"), node("n2"), pod("o", node="n1", disks=(other,)), pod("p", disks=(own,))]
+    rows: list[Change] = [
+        node("n1"),
+        node("n2"),
+        pod("o", node="n1", disks=(other,)),
+        pod("p", disks=(own,)),
+    ]
     simulation = simulation_of(snapshot_of(rows))
     assert refusals(simulation) == ["DISK" if clash else "", ""]
     slot = np.array([slot_of(simulation.snapshot, "o")])
@@ -337,14 +365,14 @@ def test_a_disk_that_is_mounted_twice_is_shared_only_if_it_is_both_times() -> No
     shared = Disk("gcePersistentDisk", ("d",), True)
     both = (Disk("gcePersistentDisk", ("d",)), shared)
     for own, other in ((both, (shared,)), ((shared,), both)):
-        rows = [node("n1"), pod("o", node="n1", disks=other), pod("p", disks=own)]
+        rows: list[Change] = [node("n1"), pod("o", node="n1", disks=other), pod("p", disks=own)]
         assert refusals(simulation_of(snapshot_of(rows))) == ["DISK"]
 
 
 def test_a_read_write_once_pod_claim_is_used_by_one_pod_of_the_cluster() -> None:
     own = claim("c", volume="v", access_modes=("ReadWriteOncePod",))
     elsewhere = claim("c", namespace="other", volume="w", access_modes=("ReadWriteOncePod",))
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         node("n2"),
         own,
@@ -374,7 +402,7 @@ def _volumes(*names: str) -> list[Entry]:
 
 
 def test_a_node_takes_as_many_volumes_of_a_driver_as_it_says() -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         node("n2"),
         node("n3"),
@@ -394,13 +422,18 @@ def test_a_node_takes_as_many_volumes_of_a_driver_as_it_says() -> None:
 
 
 def test_a_volume_that_the_node_has_already_is_not_counted_again() -> None:
-    rows = [node(), csi_node("n1", csi_example_com=1), *_volumes("a")]
+    rows: list[Change] = [node(), csi_node("n1", csi_example_com=1), *_volumes("a")]
     rows += [pod("x", node="n1", volumes=uses("a")), pod("p", volumes=uses("a"))]
     assert said(rows) == [""]
 
 
 def test_claims_that_wait_count_for_the_driver_that_will_make_them() -> None:
-    rows = [node(), csi_node("n1", csi_example_com=1), storage_class(), *_volumes("a")]
+    rows: list[Change] = [
+        node(),
+        csi_node("n1", csi_example_com=1),
+        storage_class(),
+        *_volumes("a"),
+    ]
     rows += [claim("new", storage_class="sc"), pod("x", node="n1", volumes=uses("a"))]
     assert said(rows, pod("p", volumes=uses("new"))) == ["VOLUME_LIMIT"]
 
@@ -409,7 +442,7 @@ def test_claims_that_wait_count_for_the_driver_that_will_make_them() -> None:
 def test_an_attachment_stays_counted_when_its_pods_go_unless_claims_are_simulated(
     simulate: bool,
 ) -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         csi_node("n1", csi_example_com=1),
         *_volumes("a", "b"),
@@ -427,7 +460,7 @@ def test_an_attachment_stays_counted_when_its_pods_go_unless_claims_are_simulate
 
 
 def test_an_attachment_that_nobody_used_stays_counted_even_when_claims_are_simulated() -> None:
-    rows = [
+    rows: list[Change] = [
         node("n1"),
         csi_node("n1", csi_example_com=1),
         *_volumes("a", "b"),
@@ -437,14 +470,23 @@ def test_an_attachment_that_nobody_used_stays_counted_even_when_claims_are_simul
 
 
 def test_a_driver_that_must_be_installed_is_named_where_it_is_missing() -> None:
-    rows = [node("n1"), node("n2"), csi_node("n1", csi_example_com=9), csi_node("n2", other=1)]
+    rows: list[Change] = [
+        node("n1"),
+        node("n2"),
+        csi_node("n1", csi_example_com=9),
+        csi_node("n2", other=1),
+    ]
     rows += [csi_driver(required=True), *_volumes("a")]
     assert said(rows, pod("p", volumes=uses("a"))) == ["", f"DRIVER_MISSING {CSI}"]
 
 
 def test_an_in_line_disk_counts_for_the_driver_that_serves_it_now() -> None:
     disk = Disk("cinder", ("disk-1",), shared=True)
-    rows = [node("n1"), csi_node("n1", cinder_csi_openstack_org=0), pod("p", disks=(disk,))]
+    rows: list[Change] = [
+        node("n1"),
+        csi_node("n1", cinder_csi_openstack_org=0),
+        pod("p", disks=(disk,)),
+    ]
     assert said(rows) == ["VOLUME_LIMIT"]
 
 
@@ -468,13 +510,17 @@ def test_an_in_line_disk_counts_for_the_driver_that_serves_it_now() -> None:
 def test_a_bound_volumes_zone_is_the_nodes(
     label: str, value: str, labels: dict[str, str], passes: bool
 ) -> None:
-    rows = [node("n1", labels=labels), claim(volume="v"), volume(labels={label: value})]
+    rows: list[Change] = [
+        node("n1", labels=labels),
+        claim(volume="v"),
+        volume(labels={label: value}),
+    ]
     assert said(rows, pod("p", volumes=uses("c"))) == ["" if passes else "VOLUME_ZONE"]
 
 
 def test_terms_of_local_volumes_are_found_without_testing_every_node() -> None:
     both = replace(at("n1"), expressions=at("n1").expressions + at("n2").expressions)
-    rows = [node("n1"), node("n2"), claim(volume="v"), pod("p", volumes=uses("c"))]
+    rows: list[Change] = [node("n1"), node("n2"), claim(volume="v"), pod("p", volumes=uses("c"))]
     assert said(rows, volume(node_affinity=(at("n1"), at("n2")))) == ["", ""]
     assert said(rows, volume(node_affinity=(both,))) == ["VOLUME_AFFINITY"] * 2
     assert said(rows, volume(node_affinity=(NodeTerm(),))) == ["VOLUME_AFFINITY"] * 2

@@ -26,7 +26,7 @@ LEVELS: Final = (
     (BLOCK, RACK),
 )
 GPU = "example.com/gpu"
-REQUESTS: Final = (
+REQUESTS: Final[tuple[dict[str, int], ...]] = (
     {"cpu": 1000},
     {"cpu": 500, GPU: 1},
     {GPU: 1},

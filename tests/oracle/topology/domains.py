@@ -162,7 +162,8 @@ def matches(term: Json, labels: Mapping[str, str]) -> bool:
 
 
 def _holds(expression: Json, labels: Mapping[str, str]) -> bool:
-    operator, values = expression["operator"], expression.get("values") or ()
+    operator: str = expression["operator"]
+    values: Sequence[str] = expression.get("values") or ()
     value = labels.get(expression["key"])
     if operator == "Exists":
         return value is not None

@@ -68,9 +68,9 @@ def _kinds(kind: str, case: Json, found: Mapping[str, Json]) -> Counter[str]:
     if kind == "fresh":
         grouped = [each for each in groups(case["podSets"]) if len(each) == 2]
         for group in grouped:
-            told = found.get(group[0]["name"])
-            if told is not None:
-                seen[f"group {'placed' if told['assignment'] else 'refused'}"] += 1
+            leading = found.get(group[0]["name"])
+            if leading is not None:
+                seen[f"group {'placed' if leading['assignment'] else 'refused'}"] += 1
         gates = {**case["featureGates"], "TASBalancedPlacement": False}
         if case["featureGates"]["TASBalancedPlacement"]:
             seen["balanced otherwise"] += answer({**case, "featureGates": gates}) != found
@@ -137,7 +137,7 @@ BROKEN: Final[tuple[tuple[Any, str, Any], ...]] = (
     (descent, "leader_first", lambda _c, entries, *_: entries),
     (assign, "balance", lambda *_: None),
     (assign, "_rules", lambda *_: Rules()),
-    (assign.Usage, "add", lambda *_: None),
+    (Usage, "add", lambda *_: None),
     (requests, "_inner", lambda *_: {}),
     (replacing, "_bound", lambda *_: None),
     (replacing, "_finer", lambda meant, *_: meant),
@@ -212,7 +212,7 @@ def _is_where_it_wants(
         for name, each in found.items()
     }
     mine = places.pop(workers["name"])
-    (leader,) = [path for row in places.values() for path in row] or [None]
+    leader = next((path for row in places.values() for path in row), None)
     assert sum(mine.values()) == workers["count"]
     assert holds(Arrangement(mine, leader), asked)
     for path, alone, beside, fits in room_of(on, workers, _leader(case), asked).leaves:
