@@ -14,6 +14,7 @@ import pytest
 from kubeworld.units.clock import VirtualClock
 from kubeworld.units.durations import SECOND
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
+from reprieve.execution.records.book import Book
 from reprieve.kube.errors import ServerError
 from reprieve.planes.common.loop import DecisionLoop, Pace
 from reprieve.planes.common.solve import DecisionLimit
@@ -35,7 +36,7 @@ PLAN = Plan(
 )
 
 
-class Book:
+class RefusingBook(Book):
     """One that cannot be written to as often as is wanted, and notes when it was tried."""
 
     def __init__(self, clock: VirtualClock, failures: int) -> None:
@@ -44,7 +45,7 @@ class Book:
         self._failures = failures
         self._start = clock.monotonic()
 
-    async def write(self, plan: Plan, **given: Any) -> Any:
+    async def write(self, plan: Plan, *given: Any, **more: Any) -> Any:
         self.tried.append((self._clock.monotonic() - self._start) // SECOND)
         if len(self.tried) <= self._failures:
             raise ServerError("the disk is full")
@@ -56,7 +57,7 @@ class Book:
 @pytest.mark.parametrize("asked", [[], [1, 2], [3, 4, 9]], ids=str)
 async def test_evaluations_that_something_else_asks_for_lose_no_pause(asked: Sequence[int]) -> None:
     clock = VirtualClock()
-    book, evaluations = Book(clock, failures=1), list[int]()
+    book, evaluations = RefusingBook(clock, failures=1), list[int]()
     start = clock.monotonic()
 
     async def decide() -> None:

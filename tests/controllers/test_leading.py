@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -85,7 +85,7 @@ async def process(*planes: FakePlane) -> AsyncIterator[FakeKeeper]:
             Suspects(VirtualClock()),
             stop,
             None,
-            cast("asyncio.Future[Any]", asyncio.get_running_loop().create_future()),
+            asyncio.get_running_loop().create_future(),
         )
     )
     await turns()

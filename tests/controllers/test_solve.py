@@ -68,7 +68,7 @@ async def test_a_decision_that_cannot_be_stopped_is_left_and_its_answer_is_not_u
     work = released.wait if how == "sleeps" else keep_spinning
     try:
         with pytest.raises(TookTooLong) as stopped:
-            await solver.run(work, *(() if how == "sleeps" else (released,)))  # type: ignore[call-overload]
+            await solver.run(work, *(() if how == "sleeps" else (released,)))
         assert stopped.value.left
         assert await solver.run(lambda: "next") == "next"
     finally:

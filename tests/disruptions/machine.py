@@ -351,8 +351,10 @@ class World(Records):
             )
         ledger = self.planes.quota.ledger
         assert isinstance(ledger, Displacements)
-        both = [Workload(_SPACE, w.pod, uid=w.pod, participant=w.participant) for w in (one, other)]
-        ledger.record(*both, asked.now, asked.cause, above=asked.above)
+        preemptor, victim = (
+            Workload(_SPACE, w.pod, uid=w.pod, participant=w.participant) for w in (one, other)
+        )
+        ledger.record(preemptor, victim, asked.now, asked.cause, above=asked.above)
         row = ledger.recorded.pop((one.pod, other.pod))
         return Issued(((row, frozenset((other.pod,))),))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from random import Random
 from typing import Any
 
@@ -79,9 +79,9 @@ def test_a_hold_ends_when_the_window_has_passed_and_not_before() -> None:
 
 
 def test_the_least_gain_is_held_and_never_what_a_strictly_higher_priority_justifies() -> None:
-    def held(one: dict[str, int], other: dict[str, int]) -> tuple[str, str]:
+    def held(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, str]:
         rows = [
-            displaced(10 * k, *pair, number=k, **facts)
+            displaced(10 * k, pair[0], pair[1], number=k, **facts)
             for k, (pair, facts) in enumerate([("ab", one), ("ba", other)] * 2)
         ]
         ((pair,),) = (loop.held for loop in governor(*rows).loops(at(40)))
@@ -444,7 +444,7 @@ def test_loops_are_told_with_what_they_cost() -> None:
 
 def test_a_turn_is_named_in_its_order() -> None:
     instants = (at(0), at(1))
-    edges = [Edge(*pair, instants) for pair in ("ac", "cb", "bd", "da", "ca", "xy")]
+    edges = [Edge(pair[0], pair[1], instants) for pair in ("ac", "cb", "bd", "da", "ca", "xy")]
     (loop,) = find_loops(edges, 2)
     assert loop.members == ("a", "c", "b", "d")
     # Without a -> c neither a -> c -> b -> d -> a nor a -> c -> a turns.
@@ -508,10 +508,9 @@ def test_what_others_did_that_is_told_late_counts_as_if_it_were_told_in_order() 
         assert mixed.rows == ordered.rows
         assert mixed.loops(at(31)) == ordered.loops(at(31))
         assert mixed.repeated(at(31)) == ordered.repeated(at(31))
-        for one in "abcd":
-            for other in "abcd":
-                asked = question(31, one, other)
-                assert mixed.hold(asked) == ordered.hold(asked)
+        for one_name, other_name in product("abcd", repeat=2):
+            asked = question(31, one_name, other_name)
+            assert mixed.hold(asked) == ordered.hold(asked)
     print(f"{late} late, {by_itself} of them taken in by themselves")
     assert late >= 200 and by_itself >= 50, (late, by_itself)
 

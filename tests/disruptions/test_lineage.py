@@ -146,8 +146,8 @@ def test_over_random_objects_families_are_what_shared_owners_gangs_and_labels_co
         keys = [_keys(each) for each in told]
         sets = [set(each) for each in keys]
         for _ in sets:
-            for k, one in enumerate(sets):
-                sets[k] = one.union(*(other for other in sets if one & other))
+            for k, mine in enumerate(sets):
+                sets[k] = mine.union(*(each for each in sets if mine & each))
         found = families(*told)
         for k, one in enumerate(told):
             for n, other in enumerate(told):

@@ -8,6 +8,8 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
+from prometheus_client import Gauge
+from prometheus_client.samples import Sample
 
 from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos
@@ -18,6 +20,7 @@ from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.kube.errors import ServerError
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices
 from reprieve.telemetry.metrics import Metrics
+from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from reprieve.wording.displacements import known_as
 from reprieve.wording.disruptions import LOOP, PAIR_HELD
@@ -65,6 +68,12 @@ DEFAULT = GovernorPolicy()
 KINDS = {Actor.QUOTA: "Workload", Actor.SCHEDULING: "Pod", Actor.IDLE: "Deployment"}
 
 
+def samples(gauge: Gauge) -> list[Sample]:
+    """Return the samples of a gauge."""
+    (family,) = gauge.collect()
+    return family.samples
+
+
 class Play:
     """Lineages that displace each other in a circle, each by another plane."""
 
@@ -84,7 +93,7 @@ class Play:
         for (name, space), kind in zip(
             spaces.items(), [*KINDS.values(), "Job", "Job"], strict=False
         ):
-            reference = Reference("v1", kind, space, name, f"{name}-uid")
+            reference = Reference("v1", kind, space, name, Uid(f"{name}-uid"))
             self.notices.remember(Lineage(name), reference)
 
     def turn(self, number: int) -> None:
@@ -122,15 +131,15 @@ async def test_a_loop_through_several_planes_is_named_within_two_turns_on_each_m
     assert [*called[begin:-1], *called[:begin], "a"] == turn.split(" -> ")
     minutes = 2 * members - 1
     assert f"{2 * members} displacements in {minutes}m0s, {2 * members}.0 device-hours" in text
-    assert play.metrics.loop_members.collect()[0].samples[0].value == members
+    assert samples(play.metrics.loop_members)[0].value == members
     # When the hold is over nobody is named any more, and what said so is told.
     changed: list[Lineage] = []
     play.notices.changed.append(changed.append)
     await play.notices.show(at(2 * 3_600))
     assert sorted(changed) == list("abcde"[:members])
     assert play.notices.said_of(Lineage("a")) == ""
-    assert play.metrics.loop_members.collect()[0].samples[0].value == 0
-    assert play.metrics.held_pairs.collect()[0].samples == []
+    assert samples(play.metrics.loop_members)[0].value == 0
+    assert samples(play.metrics.held_pairs) == []
 
 
 @pytest.mark.parametrize("key", [True, False])
@@ -143,8 +152,8 @@ async def test_events_name_work_of_other_namespaces_by_a_number_alone(key: bool)
     for about, _, text, related in play.events.written:
         other = {"red": "blue/", "blue": "red/"}[about.namespace]
         assert f"{about.namespace}/" in text and other not in text and related is None
-        number = r"another tenant's work " + (r"#[0-9a-f]{4}" if key else r"\(\d\)")
-        assert len(set(re.findall(number, text))) == 1
+        pattern = r"another tenant's work " + (r"#[0-9a-f]{4}" if key else r"\(\d\)")
+        assert len(set(re.findall(pattern, text))) == 1
     # Operators see the names where they ask for them.
     (family,) = play.metrics.held_pairs.collect()
     assert {frozenset(each.labels.values()) for each in family.samples} == {
@@ -161,7 +170,7 @@ async def test_a_metric_counts_pairs_and_names_nobody_unless_that_is_asked_for()
     (sample,) = family.samples
     assert (sample.labels, sample.value) == ({"first": "other", "second": "other"}, 2.0)
     await play.notices.show(at(2 * 3_600))
-    assert play.metrics.held_pairs.collect()[0].samples == []
+    assert samples(play.metrics.held_pairs) == []
 
 
 async def test_a_pair_that_comes_and_goes_is_told_once_for_each_hold(
@@ -210,7 +219,7 @@ async def test_a_pair_is_named_once_its_displacements_are_recorded() -> None:
 
 async def test_work_that_comes_back_is_named_by_its_new_object() -> None:
     play = Play({"x": "red", "y": "red"})
-    new = Reference("v1", "Pod", "red", "x-2", "x-2-uid")
+    new = Reference("v1", "Pod", "red", "x-2", Uid("x-2-uid"))
     play.notices.again(displaced(0, "y", "x").victim, new)
     play.notices.again(displaced(0, "y", "z").victim, new)  # takes part in nothing
     for number in range(2):
@@ -259,7 +268,7 @@ async def test_a_pod_of_a_loop_says_so_in_its_condition_for_as_long_as_it_is_in_
             governor.record(replace(row, at=Nanos(now - (4 - number) * MINUTE)))
         cluster.running(pod("full", 4, priority="high"), "node-0")
         plane = cluster.start(governor=governor)
-        gone = Reference("v1", "Pod", NAMESPACE, "a-1", "a-1")
+        gone = Reference("v1", "Pod", NAMESPACE, "a-1", Uid("a-1"))
         plane.loops.remember(Lineage("owner/a"), gone)
         plane.loops.remember(Lineage("owner/b"), replace(gone, namespace="blue", name="secret"))
         cluster.create(owned(pod("a-2", 4, priority="low"), "a"))

@@ -87,7 +87,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def tried(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=examples,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from kubeworld.units.clock import VirtualClock
@@ -32,14 +33,22 @@ JOB = "v-uid"  # the root of `workload("v")`, too
 ALL = GovernorPolicy(enforcement=Enforcement.ALL)
 
 
+def _is_victim(cluster: Memory, name: str) -> bool:
+    return cluster.victims() == {name}
+
+
+def _is_placed(cluster: Memory, name: str) -> bool:
+    return name in cluster.placed()
+
+
 async def displaced_thrice_by_the_scheduling_plane(cluster: Memory) -> None:
     for number in range(3):
         low, high = f"low-{number}", f"high-{number}"
         cluster.running(owned(pod(low, 4, priority="low"), JOB), "node-0")
         cluster.create(owned(pod(high, 4, priority="high"), f"owner-{number}"))
-        await cluster.until(lambda name=low: cluster.victims() == {name})
+        await cluster.until(partial(_is_victim, cluster, low))
         cluster.end_all()
-        await cluster.until(lambda name=high: name in cluster.placed())
+        await cluster.until(partial(_is_placed, cluster, high))
         cluster.end(high)
         await cluster.pass_time(5 * SECOND)
 

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.governor import LONGEST_PAUSE, Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Participant, participant_of
@@ -77,7 +78,8 @@ def test_over_random_histories_a_naive_reading_holds_the_same() -> None:
         expected = oracle.holds(told, limit, WINDOW)
         names = sorted({name for row in rows for name in plain(row)[1:3]})
         last = rows[-1].at
-        for now in (last, last + 600 * SECOND, last + 2 * WINDOW * SECOND):
+        for later in (0, 600 * SECOND, 2 * WINDOW * SECOND):
+            now = Nanos(last + later)
             for one in names:
                 for other in names:
                     asked = replace(question(0, one, other), now=now)

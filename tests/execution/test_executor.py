@@ -484,7 +484,7 @@ async def test_a_plan_that_could_not_be_taken_over_is_gone_on_with() -> None:
     async def failing(*_: object, **__: object) -> Reading[str]:
         raise ApiError("the API server is away")
 
-    site.victims.read = failing  # type: ignore[method-assign, assignment]
+    site.victims.read = failing  # type: ignore[method-assign]
     with pytest.raises(ApiError):
         await site.executor.resume(intent)
     site.victims.read = read  # type: ignore[method-assign]

@@ -45,8 +45,8 @@ class Contested:
         self.another_after = 1_000
         self.clock = Hurried()
         self.client = client_over(FakeWire(self.answer), self.clock)
-        tenure = Tenure(self.clock.monotonic() + 60 * HOUR)
-        self.fence = Fence(tenure, self.clock, 15 * SECOND)  # type: ignore[arg-type]
+        tenure = Tenure(Nanos(self.clock.monotonic() + 60 * HOUR))
+        self.fence = Fence(tenure, self.clock, 15 * SECOND)
 
     @property
     def current(self) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.lineage import Lineage, Participant
 from reprieve.execution.accounts import returns
 from reprieve.execution.accounts.returns import Unit
-from tests.execution.test_disruptions import PLANES, Story, When
-from tests.execution.test_executor import Death
+from tests.execution.test_disruptions import Story
+from tests.execution.test_executor import PLANES, Death, When
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Target, memory
 from tests.scheduling.site import pod
@@ -28,12 +28,12 @@ def back(story: Story) -> list[str]:
     return [(each.get("status") or {}).get("backAt", "") for each in story.stories()]
 
 
-def patched(story: Story) -> list[str]:
+def patched(story: Counted) -> list[str]:
     return [name for verb, kind, name in story.calls if (verb, kind) == ("patch", "disruptions")]
 
 
 @pytest.fixture
-async def story() -> AsyncIterator[Story]:
+async def story() -> AsyncIterator[Counted]:
     made = Counted(next(plane for plane in PLANES.values() if not plane.unit))
     yield made
     for task in made.tasks:
@@ -67,13 +67,13 @@ class Counted(Story):
             raise Death
 
 
-async def told(story: Story) -> None:
+async def told(story: Counted) -> None:
     await story.carry()
     await story.until_closed()
     assert len(story.stories()) == 3 and back(story) == ["", "", ""]
 
 
-async def test_work_that_runs_again_is_told_by_one_patch_for_each_unit(story: Story) -> None:
+async def test_work_that_runs_again_is_told_by_one_patch_for_each_unit(story: Counted) -> None:
     await told(story)
     now = story.clock.wall()
     for number in range(2):
@@ -87,7 +87,7 @@ async def test_work_that_runs_again_is_told_by_one_patch_for_each_unit(story: St
     assert back(story) == [said, said, ""] and len(patched(story)) == 2
 
 
-async def test_what_ran_before_it_was_chosen_is_not_the_work_that_is_back(story: Story) -> None:
+async def test_what_ran_before_it_was_chosen_is_not_the_work_that_is_back(story: Counted) -> None:
     story.told.returns.runs(line(0), "beside", story.clock.wall())
     await story.clock.advance(SECOND)
     await told(story)
@@ -96,7 +96,7 @@ async def test_what_ran_before_it_was_chosen_is_not_the_work_that_is_back(story:
 
 
 async def test_a_victim_that_was_seen_to_run_after_it_was_chosen_is_not_the_work_that_is_back(
-    story: Story,
+    story: Counted,
 ) -> None:
     await story.carry()
     await story.clock.advance(SECOND)
@@ -109,7 +109,7 @@ async def test_a_victim_that_was_seen_to_run_after_it_was_chosen_is_not_the_work
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 async def test_pods_of_a_root_that_was_deleted_are_not_the_work_that_is_back(
-    story: Story, late: bool
+    story: Counted, late: bool
 ) -> None:
     await story.carry()
     await story.clock.advance(SECOND)
@@ -133,7 +133,7 @@ async def test_pods_of_a_root_that_was_deleted_are_not_the_work_that_is_back(
     assert back(story) == [format_instant(now), "", ""]
 
 
-async def test_what_is_back_before_it_is_told_costs_no_write_of_its_own(story: Story) -> None:
+async def test_what_is_back_before_it_is_told_costs_no_write_of_its_own(story: Counted) -> None:
     await story.carry()
     await story.clock.advance(SECOND)
     now = story.clock.wall()
@@ -145,7 +145,7 @@ async def test_what_is_back_before_it_is_told_costs_no_write_of_its_own(story: S
 
 
 async def test_a_process_that_takes_over_tells_of_what_the_former_one_has_not(
-    story: Story,
+    story: Counted,
 ) -> None:
     await told(story)
     now = story.clock.wall()

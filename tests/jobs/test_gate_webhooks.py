@@ -94,7 +94,7 @@ OFFSET = "kueue.x-k8s.io/pod-index-offset"
 
 
 def workload(kind: str, **labels: str) -> Json:
-    inner = {"template": template()}
+    inner: Json = {"template": template()}
     if kind == "LeaderWorkerSet":
         whole = {"size": 2, "leaderTemplate": template(), "workerTemplate": template()}
         inner = {"replicas": 1, "leaderWorkerTemplate": whole}

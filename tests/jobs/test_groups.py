@@ -83,4 +83,4 @@ def test_a_group_that_may_not_be_retried_ends_with_its_failure() -> None:
 
 def test_a_serving_group_is_never_over() -> None:
     serving = {"pod-group-serving": "true"}
-    assert group_over([member("a", 1, phase="Succeeded", notes=serving)]) is None
+    assert group_over([member("a", total=1, phase="Succeeded", notes=serving)]) is None

@@ -9,7 +9,7 @@ import pytest
 
 from reprieve.jobs import pods
 from reprieve.jobs.writing import Conflicting, Injection, ungated
-from tests.jobs.builders import GATE, PREFIX, pod, template
+from tests.jobs.builders import GATE, PREFIX, Json, pod, template
 
 
 def test_a_pod_is_gated_labelled_and_kept_until_its_end_is_seen() -> None:
@@ -104,7 +104,7 @@ def test_the_annotation_names_the_group_before_the_label() -> None:
     ],
 )
 def test_a_pod_can_run_until_it_fails_or_goes_before_it_was_placed(
-    one: pods.Json, runnable: bool
+    one: Json, runnable: bool
 ) -> None:
     assert pods.is_runnable(one) is runnable
 

@@ -56,7 +56,7 @@ def test_layers_need_their_gate_and_nothing_else_does() -> None:
     ],
 )
 def test_what_can_be_asked_for_is_accepted(notes: dict[str, str]) -> None:
-    assert errors(**notes) == []
+    assert errors(8, **notes) == []
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_can_be_asked_for_is_accepted(notes: dict[str, str]) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(notes: dict[str, str], told: str) -> None:
-    found = errors(**notes)
+    found = errors(8, **notes)
     assert any(told in each and each.startswith(AT) for each in found), found
 
 

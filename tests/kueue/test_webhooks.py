@@ -21,10 +21,9 @@ from reprieve.api.crds import kueue_crds
 from reprieve.api.kueue import RESOURCE_IN_USE
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Invalid
-from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, SECRETS, Resource
 from reprieve.planes.quota.webhooks.certificates import (
     AUTHORITY_LIFE,
-    SECRETS,
     SERVING_LIFE,
     Certificates,
     certificates_in,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
@@ -160,13 +161,13 @@ class Cluster:
         stays = (Toleration("maintenance", "Exists"),) if draw.random() < 0.3 else ()
         each = {GPU: draw.choice((1, 1, 2, 4))}
         workers = PodSet("main", count, each, topology=request, tolerations=stays)
-        pod_sets = (workers,)
+        pod_sets: tuple[PodSet, ...] = (workers,)
         if not request.layers and (request.required or request.preferred) and draw.random() < 0.2:
             grouped = [
                 PodSet(n, c, r, topology=request, tolerations=stays, group="g")
                 for n, c, r in (("leader", 1, {GPU: 1}), ("main", count, each))
             ]
-            pod_sets = (grouped[0], grouped[1]) if count > 1 else pod_sets
+            pod_sets = tuple(grouped) if count > 1 else pod_sets
             self.seen["leaders"] += count > 1
         self.seen["slices"] += bool(request.layers)
         self.queues.push(
@@ -187,11 +188,11 @@ class Cluster:
         mode = draw.choice(("required", "required", "preferred", "unconstrained"))
         if mode == "unconstrained":
             return TopologyRequest(unconstrained=True), 1
-        asked = {mode: self.levels[at]}
+        asked: dict[str, Any] = {mode: self.levels[at]}
         below = [level for level in self.levels[at:] if draw.random() < 0.3][:2]
         sizes = {1: (2,), 2: (4, 2)}.get(len(below), ())
         layers = tuple(Layer(level, size) for level, size in zip(below, sizes, strict=True))
-        return TopologyRequest(**asked, layers=layers), sizes[0] if sizes else 1  # type: ignore[arg-type]
+        return TopologyRequest(**asked, layers=layers), sizes[0] if sizes else 1
 
 
 def played(number: int, profile: VictimChoice, arrivals: int = 12, cycles: int = 40) -> Cluster:

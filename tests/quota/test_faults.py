@@ -30,6 +30,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.room import Room
+from reprieve.engine.quota.tournament import fair_order
 from reprieve.engine.quota.waiting.queues import Queues
 from tests.quota.cases import NOW, Size, scene
 from tests.quota.test_cycle import job, one_queue, start, summary
@@ -209,9 +210,7 @@ def test_an_order_that_cannot_be_told_costs_only_its_own_tree(
     holdings, queues = Holdings(configuration), Queues(configuration)
     for name in ("a-1", "a-2", "b-1", "b-2"):
         queues.push(replace(job(f"of-{name}", 1), queue=f"ns/{name}"))
-    in_a = breaking(
-        cycle_module.fair_order, lambda snapshot, entries: entries[0].cluster_queue.startswith("a")
-    )
+    in_a = breaking(fair_order, lambda snapshot, entries: entries[0].cluster_queue.startswith("a"))
     monkeypatch.setattr(cycle_module, "fair_order", in_a)
     list(cycles(holdings, queues, NOW, 10))
     assert holdings.holders.keys() == {"ns/of-b-1", "ns/of-b-2"}

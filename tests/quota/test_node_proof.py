@@ -305,6 +305,6 @@ def test_each_of_one_cycle_gets_a_flavor_whose_nodes_the_others_have_left() -> N
     site.moves = True
     (entry,) = site.decide(workload("one", 2, 2)).entries
     assert entry.moved == "old"
-    held = {"admission": entry.admission, "reserved_at": NOW}
+    held: dict[str, Any] = {"admission": entry.admission, "reserved_at": NOW}
     (entry,) = site.decide(replace(workload("one", 2, 2), **held), workload("two", 1, 2)).entries
     assert (entry.moved, entry.outcome) == ("", Outcome.ADMITTED)

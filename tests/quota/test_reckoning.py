@@ -30,7 +30,7 @@ def test_every_quota_and_share_is_that_of_the_second_opinion() -> None:
         nodes = [("queue", name, node) for name, node in tree.queues.items()]
         nodes += [("cohort", name, node) for name, node in tree.cohorts.items()]
         for column, pair in enumerate(list(tree.flavor_resources)):
-            quotas, both = reckoning.quotas(column), tuple(pair)
+            quotas, both = reckoning.quotas(column), (pair.flavor, pair.resource)
             for kind, name, node in nodes:
                 there = (kind, name)
                 assert quotas.subtree[node] == world.subtree(there, both), (number, there)

@@ -309,7 +309,8 @@ class Shared(World):
         """Queue a drawn workload in a drawn queue."""
         mode = draw.choice(("required", "preferred", "unconstrained"))
         level: Any = draw.choice((BLOCK, RACK, HOSTNAME))
-        asked = TopologyRequest(**{mode: True if mode == "unconstrained" else level})
+        given: dict[str, Any] = {mode: True if mode == "unconstrained" else level}
+        asked = TopologyRequest(**given)
         pods = PodSet("main", draw.randint(1, 5), {GPU: draw.choice((1, 2, 4))}, topology=asked)
         queue = f"ns/q{draw.randint(0, 2)}"
         created = Nanos(NOW + self.turns)

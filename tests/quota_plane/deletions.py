@@ -45,7 +45,7 @@ async def counted_deletions(client: Client) -> AsyncIterator[Deletions]:
         async for event in client.watch(
             resource, dict, resource_version=version, namespace=NAMESPACE, timeout_seconds=1_800
         ):
-            if event.type == "DELETED":
+            if event.type == "DELETED" and event.object is not None:
                 minute = int(asyncio.get_running_loop().time() - begun) // 60
                 found.by_minute[(_owner(resource.kind, event.object), minute)] += 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from kubeworld.objects.paths import first
 from reprieve.kube.resource import PODS
@@ -91,7 +92,7 @@ class APodThatNeverRanIsNotQueuedAgain(Life):
         await self.client.patch_status(ADMISSION_CHECKS, "", check, ACTIVE, dict)
         checks = {"admissionChecks": [{"name": check}]}
         lower = {"withinClusterQueue": "LowerPriority"}
-        spec = {"preemption": lower, "admissionChecksStrategy": checks}
+        spec: dict[str, Any] = {"preemption": lower, "admissionChecksStrategy": checks}
         await self.client.create(CLUSTER_QUEUES, cluster_queue(queue, 2, **spec), dict)
         await self.client.create(LOCAL_QUEUES, local_queue(self.queue, queue), dict)
         await self.client.create(PODS, self.pod("low"), dict)

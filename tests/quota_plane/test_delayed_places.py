@@ -43,7 +43,7 @@ async def held(cluster: Site) -> Object:
 async def until_delayed(cluster: Site, state: str) -> None:
     async def said() -> bool:
         assigned = ((await held(cluster)).get("admission") or {}).get("podSetAssignments") or [{}]
-        return assigned[0].get("delayedTopologyRequest") == state
+        return bool(assigned[0].get("delayedTopologyRequest") == state)
 
     await cluster.until(f"its topology request is {state}", said)
 

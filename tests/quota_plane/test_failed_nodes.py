@@ -259,7 +259,7 @@ async def test_with_profile_best_lower_priorities_make_way_for_pods_of_a_failed_
     """No other node of the rack has room: the job there goes, and no pod of the gang that runs."""
     nodes = racks(a="r1", b="r1", c="r1", d="r2")
     best = options(Settings(profile=VictimChoice.BEST))
-    rules = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+    rules: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
     classes = (priority_class("low", 0), priority_class("high", 100))
     async with site(tmp_path, *queues(**rules), *classes, nodes=nodes, options=best) as cluster:
         await cluster.create(asking("gang", 4, cpu="2", priority="high"))

@@ -59,7 +59,7 @@ async def test_the_node_of_finished_pods_is_given_to_others_and_a_pod_made_anew_
 
         async def counted() -> bool:
             status = (await cluster.workloads())["gang"]["status"]
-            return status.get("reclaimablePods") == [{"name": "main", "count": 2}]
+            return bool(status.get("reclaimablePods") == [{"name": "main", "count": 2}])
 
         await cluster.until("two pods are not needed any more", counted)
         if profile is VictimChoice.COMPATIBLE:

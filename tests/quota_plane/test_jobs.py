@@ -182,7 +182,7 @@ async def test_who_waits_without_having_been_evicted_is_no_victim_of_an_interrup
         await cluster.until_admitted("low")
         await cluster.create(job("high", priority="high"))
 
-        async def phases() -> list[str]:
+        async def phases() -> list[str | None]:
             return [(each.get("status") or {}).get("phase") for each in await cluster.intents()]
 
         async def completed() -> bool:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ from tests.quota_plane.test_kinds import prepare
 
 KEPT = "example.org/kept"
 KINDS = tuple(ROWS[each] for each in ("Pod", "Job", "JobSet", "StatefulSet"))
-LOWER = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 
 
 def pods(priority: str) -> list[Object]:

@@ -106,7 +106,7 @@ class Play:
         if self.returning == "label":
             found["metadata"]["labels"]["reprieve.dev/lineage"] = line
         else:
-            owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": line}
+            owner: Object = {"apiVersion": "batch/v1", "kind": "CronJob", "name": line}
             owner |= {"uid": self.owners[line], "controller": True}
             found["metadata"]["ownerReferences"] = [owner]
         await self.cluster.client.create(JOBS, found, dict)

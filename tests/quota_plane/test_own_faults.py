@@ -12,9 +12,11 @@ from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.quota import evictions
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.proofs.proof import Fault
+from reprieve.intake.quota_workloads import workload_row
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.planes.quota import state
 from reprieve.planes.quota.deciding import decisions
+from reprieve.planes.quota.deciding.cycles import recorded_cycles
 from reprieve.planes.quota.job_reconciler import jobs
 from reprieve.planes.quota.queue_status import statuses
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
@@ -106,8 +108,9 @@ async def test_a_preemption_whose_proof_fails_evicts_nobody_and_is_told_and_coun
 async def test_a_workload_that_cannot_be_read_waits_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = state.workload_row
-    poisoned = breaking(real, lambda found, *rest, **more: "poisoned" in found.metadata.name)
+    poisoned = breaking(
+        workload_row, lambda found, *rest, **more: "poisoned" in found.metadata.name
+    )
     async with site(tmp_path, *base(4), clock=TurnedClock()) as cluster:
         with monkeypatch.context() as patched:
             patched.setattr(state, "workload_row", poisoned)
@@ -125,8 +128,7 @@ async def test_a_workload_that_cannot_be_read_waits_alone(
 async def test_quota_that_cannot_be_counted_is_given_to_nobody_in_its_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = state.workload_row
-    poisoned = breaking(real, lambda found, *rest, **more: "holder" in found.metadata.name)
+    poisoned = breaking(workload_row, lambda found, *rest, **more: "holder" in found.metadata.name)
     more = (cluster_queue("cq-2", 4), local_queue("q-2", "cq-2"))
     async with site(tmp_path, *base(4), *more, clock=TurnedClock()) as cluster:
         await cluster.create(job("holder"))
@@ -154,7 +156,7 @@ async def test_a_fault_that_is_nobodys_own_ends_no_process(
         return calls <= 2
 
     if where == "cycles":
-        broken = breaking(decisions.recorded_cycles, first)
+        broken = breaking(recorded_cycles, first)
         monkeypatch.setattr(decisions, "recorded_cycles", broken)
     else:
         broken = breaking(statuses.Statuses._decided, first)
@@ -183,7 +185,7 @@ def _wrong(name: str, **changes: Any) -> Any:
 
 
 #: Jobs that no API server would store, put past the embedded one's checks.
-ODD = {
+ODD: dict[str, dict[str, Any]] = {
     "spec": {"spec": "none"},
     "template": {"spec__template": ["none"]},
     "pods": {"spec__template__spec": None},

@@ -57,7 +57,7 @@ async def test_a_pod_and_a_group_of_pods_are_let_go_with_their_places(tmp_path: 
             return all(found.values()) and set(found.values()) <= {"b", "c"} and len(found) == 3
 
         await cluster.until("the group runs in the rack that holds it", together)
-        await cluster.client.create(PODS, pod("alone", **{REQUIRED: HOST}), dict)
+        await cluster.client.create(PODS, pod("alone", "", 0, **{REQUIRED: HOST}), dict)
 
         async def bound() -> bool:
             return bool((await nodes_of(cluster))["alone"])
@@ -86,7 +86,7 @@ async def test_what_a_pod_cannot_ask_for_is_refused(
 ) -> None:
     async with gated_site(tmp_path, *queues(), kinds=KINDS, nodes=racks(a="r1")) as cluster:
         with pytest.raises(ApiError) as refused:
-            await cluster.client.create(PODS, pod("odd", **asked), dict)
+            await cluster.client.create(PODS, pod("odd", "", 0, **asked), dict)
         assert said in str(refused.value)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
 
-from reprieve.execution.writes.statuses import StatusChange
+from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.planes.common import status_writer
 from reprieve.planes.quota.context import QuotaOptions
 from tests.quota_plane.site import (
@@ -141,12 +142,12 @@ async def test_metrics_have_kueues_names_and_vanish_with_their_queue(tmp_path: P
 async def test_a_queue_whose_status_the_server_does_not_answer_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, kept = status_writer.write_status, asyncio.Event()
+    kept = asyncio.Event()
 
     async def slowly(client: Any, change: StatusChange, wire: Any) -> Any:
         if (change.resource.plural, change.name) == ("clusterqueues", "slow"):
             await kept.wait()
-        return await write(client, change, wire)
+        return await write_status(client, change, wire)
 
     monkeypatch.setattr(status_writer, "write_status", slowly)
     async with site(
@@ -162,7 +163,7 @@ async def test_a_queue_whose_status_the_server_does_not_answer_holds_up_no_other
             names += (f"one-{number}", f"other-{number}")
             await cluster.create(job(names[-2]), job(names[-1], "slow"))
             await cluster.until_admitted(*names)
-            await cluster.until("the others are shown", lambda n=number: shows("cq", n))
+            await cluster.until("the others are shown", partial(shows, "cq", number))
         assert not await shows("slow", 2)
         kept.set()
         await cluster.until("what was wished for it last is shown", lambda: shows("slow", 2))

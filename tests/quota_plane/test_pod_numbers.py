@@ -20,8 +20,8 @@ WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
 
 
 def admitted(*pod_sets: dict[str, Any]) -> Workload:
-    held = {"clusterQueue": "cq", "podSetAssignments": []}
-    held["podSetAssignments"] = [{"name": e["name"], "count": e["count"]} for e in pod_sets]
+    assigned = [{"name": each["name"], "count": each["count"]} for each in pod_sets]
+    held = {"clusterQueue": "cq", "podSetAssignments": assigned}
     return msgspec.convert(
         {
             "metadata": {"name": "w", "namespace": "n", "uid": "u"},

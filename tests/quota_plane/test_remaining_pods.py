@@ -86,7 +86,7 @@ async def test_its_quota_is_free_when_its_pods_are_gone(name: str, tmp_path: Pat
 
         async def runs() -> bool:
             found: Object = await client.get(PODS, NAMESPACE, "early-pod", dict)
-            return first(found, "status.phase") == "Running"
+            return bool(first(found, "status.phase") == "Running")
 
         await cluster.until("its pod runs", runs)
         status: Any = state_of(kind.active, on=False)

@@ -233,7 +233,7 @@ async def test_queues_and_flavors_that_are_gone_or_in_use_are_told_of(tmp_path: 
         async def says_so() -> bool:
             lost = await counts(cluster, LOCAL_QUEUES, NAMESPACE, "lost")
             text = "Can't submit new workloads to clusterQueue"
-            return lost["active"] == [("False", "ClusterQueueDoesNotExist", text)]
+            return bool(lost["active"] == [("False", "ClusterQueueDoesNotExist", text)])
 
         await cluster.until("the LocalQueue says so", says_so)
         await cluster.create(flavor())

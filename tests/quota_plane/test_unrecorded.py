@@ -54,7 +54,7 @@ async def test_a_record_that_could_not_be_begun_is_closed_whatever_refused_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A policy takes the record, and refuses its status the first time."""
-    start, refused = IntentLog.start, []
+    start, refused = IntentLog.start, list[str]()
 
     async def once(log: IntentLog, intent: Any) -> Any:
         if not refused:
@@ -73,7 +73,7 @@ async def test_a_record_that_could_not_be_begun_is_closed_whatever_refused_it(
                 each["metadata"]["name"]: each.get("status") for each in await cluster.intents()
             }
             first = found.get(refused[0]) if refused else None
-            return bool(first) and first["phase"] == "Abandoned"
+            return first is not None and first.get("phase") == "Abandoned"
 
         await cluster.until("the first record is closed", closed)
         await cluster.until_admitted("high")

@@ -78,8 +78,8 @@ async def test_a_check_of_provisioning_requests_that_nobody_answers_is_named(
         await cluster.start()
 
         async def active() -> tuple[str, str]:
-            other = await cluster.client.get(CLUSTER_QUEUES, "", "other", dict)
-            (said,) = (other.get("status") or {}).get("conditions") or ({},)
+            other: Object = await cluster.client.get(CLUSTER_QUEUES, "", "other", dict)
+            (said,) = (other.get("status") or {}).get("conditions") or [Object()]
             return said.get("status", ""), said.get("message", "")
 
         async def inactive() -> bool:

@@ -114,11 +114,15 @@ def test_a_unit_preempts_once_beside_idle_work_that_has_gone_for_it() -> None:
     assert (deferrals.is_mixed(UNIT), deferrals.rejection(UNIT)) == (True, None)
     deferrals._joint.demands.written("own", _record("scheduling"))
     found = deferrals.of([UNIT])
-    assert (found.deferred, found.without) == ({UNIT}, {UNIT: GOING})
+    assert (found.deferred, found.without) == (frozenset({UNIT}), {UNIT: GOING})
 
 
 def test_a_unit_whose_idle_work_has_not_gone_yet_preempts_nobody() -> None:
     deferrals, idle, _ = _made()
     idle.says = Verdict.SERVED
     found = deferrals.of([UNIT])
-    assert (found.deferred, found.without, deferrals.is_mixed(UNIT)) == ({UNIT}, {}, False)
+    assert (found.deferred, found.without, deferrals.is_mixed(UNIT)) == (
+        frozenset({UNIT}),
+        {},
+        False,
+    )

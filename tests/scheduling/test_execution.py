@@ -7,6 +7,7 @@ import os
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -258,7 +259,7 @@ async def test_a_victim_that_does_not_end_is_planned_around(tmp_path: Path) -> N
                     await cluster.end(deleted[1])
 
         cluster.hook = only_the_second_ends
-        brief = {"terminationGracePeriodSeconds": 1}
+        brief: dict[str, Any] = {"terminationGracePeriodSeconds": 1}
         await cluster.create(*(pod(f"low-{i}", 4, priority="low", **brief) for i in range(2)))
         await cluster.until_placed({"low-0", "low-1"})
         await cluster.run()

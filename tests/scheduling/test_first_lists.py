@@ -25,8 +25,15 @@ def pod(name: str, version: int) -> PodObject:
     return msgspec.convert({"metadata": metadata, "spec": spec}, PodObject)
 
 
+class State(ClusterState):
+    """One that knows no device classes."""
+
+    def device_class(self, resource: str) -> str:
+        return ""
+
+
 def listening() -> tuple[ClusterState, _Sink[Any], asyncio.Event]:
-    state = ClusterState(
+    state = State(
         Cluster((Kind.POD,), validate=True), VirtualClock(), frozenset({"ours"}), lambda: None
     )
     state.queue = Queue(state, groups=True)

@@ -6,6 +6,7 @@ Work comes back as new objects of the same owner, as deleted pods do.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -120,6 +121,10 @@ async def test_others_displace_the_victims_of_a_crash_loop() -> None:
         await cluster.until(lambda: cluster.victims() == {"last"})
 
 
+def _is_placed(cluster: Memory, name: str) -> bool:
+    return name in cluster.placed()
+
+
 async def test_a_crash_loop_is_held_by_the_next_process_too_as_far_as_pods_still_say_it() -> None:
     async with memory() as cluster:
         cluster.nodes([4, 4, 4, 4])
@@ -132,7 +137,7 @@ async def test_a_crash_loop_is_held_by_the_next_process_too_as_far_as_pods_still
             cluster.create(owned(pod(f"crasher-{number}", 4, priority="high"), "crashers"))
             await cluster.until(cluster.victims)
             cluster.end_all()
-            await cluster.until(lambda n=number: f"crasher-{n}" in cluster.placed())
+            await cluster.until(partial(_is_placed, cluster, f"crasher-{number}"))
             failed(cluster, f"crasher-{number}")
             await cluster.pass_time(MINUTE)
         await cluster.stop()

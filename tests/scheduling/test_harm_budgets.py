@@ -329,10 +329,13 @@ async def story(cluster: Memory, kill_at: int | None) -> tuple[dict[str, int], i
                 cluster.kill()
 
     def before(verb: str, where: Target) -> FakeAnswer | None:
-        return count(verb, where) if kill_at is not None and kill_at % 2 == 0 else None
+        if kill_at is not None and kill_at % 2 == 0:
+            count(verb, where)
+        return None
 
-    def after(verb: str, where: Target) -> FakeAnswer | None:
-        return count(verb, where) if kill_at is None or kill_at % 2 else None
+    def after(verb: str, where: Target) -> None:
+        if kill_at is None or kill_at % 2:
+            count(verb, where)
 
     cluster.api.before, cluster.api.after = before, after
     await started(cluster)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from functools import partial
 from random import Random
 
 import pytest
@@ -41,6 +42,14 @@ def counted(cluster: Memory) -> float:
     )
 
 
+def _is_decided(cluster: Memory, name: str) -> bool:
+    return bool(cluster.victims()) or "harm budget" in told(cluster, name)
+
+
+def _is_held(cluster: Memory, name: str) -> bool:
+    return "harm budget batch-day" in told(cluster, name)
+
+
 async def test_an_hour_of_displacements_is_the_same_in_ledger_metric_and_records() -> None:
     random = Random(11)
     async with memory() as cluster:
@@ -56,9 +65,7 @@ async def test_an_hour_of_displacements_is_the_same_in_ledger_metric_and_records
             await cluster.pass_time(random.randrange(240, 420) * SECOND)
             urgent = f"high-{number}"
             cluster.create(on_gpus(pod(urgent, 4, priority="high")))
-            await cluster.until(
-                lambda name=urgent: cluster.victims() or "harm budget" in told(cluster, name)
-            )
+            await cluster.until(partial(_is_decided, cluster, urgent))
             cluster.end_all()
             await cluster.pass_time(10 * SECOND)
             cluster.end(urgent)
@@ -107,9 +114,7 @@ async def test_no_tenant_gets_more_by_other_names_labels_or_owners() -> None:
         for number in range(3):
             cluster.create(disguised(f"again-{number}", number))
         for number in range(3):
-            await cluster.until(
-                lambda name=f"again-{number}": "harm budget batch-day" in told(cluster, name)
-            )
+            await cluster.until(partial(_is_held, cluster, f"again-{number}"))
         await cluster.pass_time(MINUTE)
         assert not cluster.victims()
         (use,) = plane.context.governor.harm.used("batch-day", cluster.clock.wall())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from typing import Any
 
 from kubeworld.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import Memory, memory
@@ -15,6 +17,10 @@ def _kept(cluster: Memory) -> tuple[int, int]:
     return len(vars(plane.statuses)["_sent"]), len(vars(plane.context.events)["_series"])
 
 
+def _status(cluster: Memory, name: str) -> Any:
+    return cluster.group(name)["status"]
+
+
 async def test_of_gangs_that_are_gone_neither_statuses_nor_events_are_remembered() -> None:
     async with memory() as cluster:
         cluster.nodes([4, 4])
@@ -24,7 +30,7 @@ async def test_of_gangs_that_are_gone_neither_statuses_nor_events_are_remembered
             # Too large for the nodes, so that its condition is written, until a pod leaves.
             members = [pod(f"{name}-{i}", 4, group=name, priority="high") for i in range(3)]
             cluster.create(group(name, min_count=3, priority="high"), *members)
-            await cluster.until(lambda name=name: cluster.group(name)["status"])
+            await cluster.until(partial(_status, cluster, name))
             assert _kept(cluster)[1] > 0
             cluster.end(*(f"{name}-{i}" for i in range(3)))
             cluster.api.remove("podgroups.scheduling.k8s.io", NAMESPACE, name)

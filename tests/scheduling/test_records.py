@@ -230,7 +230,7 @@ async def test_a_plan_in_parts_is_told_as_a_whole_one() -> None:
 async def test_a_victim_that_a_watch_has_shown_costs_a_mark_and_a_deletion_and_no_read() -> None:
     async with memory() as cluster:
         _full(cluster)
-        reads, changed = [], []
+        reads, changed = list[str](), list[Any]()
 
         def stale(verb: str, where: Target) -> FakeAnswer | None:
             # One victim changes right before its mark arrives.

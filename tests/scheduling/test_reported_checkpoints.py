@@ -89,7 +89,8 @@ async def test_many_reports_of_a_pod_are_few_writes_and_the_last_one_stands(
 
 async def test_nobody_reports_for_another_pod_or_nonsense(tmp_path: Path) -> None:
     async with running(tmp_path, "--notice-files") as (cluster, desk):
-        for body in ({"ago": -1}, {"ago": 1e9}, [], {"ago": "x"}):
+        bodies: tuple[Any, ...] = ({"ago": -1}, {"ago": 1e9}, [], {"ago": "x"})
+        for body in bodies:
             assert await desk.report("low-0", body) == 400
         # The pod of the token is gone, and another one has its name.
         assert await desk.report("low-0", {}, uid="of-the-pod-before") == 204

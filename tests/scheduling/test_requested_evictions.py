@@ -225,7 +225,7 @@ async def test_a_drained_pod_that_ends_by_itself_completes_the_eviction(tmp_path
         async def evicted() -> bool:
             status = (await drain.eviction("a") or {}).get("status") or {}
             found = {each["type"]: each["status"] for each in status["conditions"]}
-            return found["TargetEvicted"] == "True"
+            return bool(found["TargetEvicted"] == "True")
 
         await drain.cluster.until("the target is evicted", evicted)
         assert drain.now() < deadline - MINUTE

@@ -6,7 +6,10 @@ import pytest
 
 from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
+from reprieve.api.scheduling import PodObject
 from reprieve.intake.cluster.metadata import DISRUPTION, DISRUPTION_FLOOR, LAST_CHECKPOINT
+from reprieve.intake.cluster.pod_classes import PodClasses
+from reprieve.intake.cluster.pods import pod_row
 from reprieve.planes.scheduling import kinds
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import Object, group, pod
@@ -77,12 +80,10 @@ async def test_an_unreadable_minimum_runtime_is_told_on_the_pod_that_is_no_less_
 async def test_a_bound_pod_whose_intake_fails_counts_on_its_node_and_is_told(
     fault: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = kinds.pod_row
-
-    def fails(obj: kinds.PodObject, classes: kinds.PodClasses) -> object:
+    def fails(obj: PodObject, classes: PodClasses) -> object:
         if obj.metadata.name.startswith("odd"):
             raise fault("whatever it is")
-        return read(obj, classes)
+        return pod_row(obj, classes)
 
     monkeypatch.setattr(kinds, "pod_row", fails)
     async with memory() as cluster:

@@ -11,6 +11,7 @@ import pytest
 from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.scheduling.session import Session
 from reprieve.execution.pod_victims import PodVictims
+from reprieve.intake.cluster.pods import pod_row
 from reprieve.planes.scheduling import kinds
 from reprieve.planes.scheduling.cycle import decisions
 from reprieve.planes.scheduling.cycle.victims import SchedulingVictims
@@ -195,12 +196,10 @@ async def test_a_fault_that_is_no_pods_is_tried_again_with_a_pause(
 async def test_a_pod_that_cannot_be_read_costs_the_others_of_its_list_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = kinds.pod_row
-
     def broken(found: Any, classes: Any) -> Any:
         if found.metadata.name == "poisoned":
             raise ZeroDivisionError("the test says so")
-        return real(found, classes)
+        return pod_row(found, classes)
 
     monkeypatch.setattr(kinds, "pod_row", broken)
     async with memory() as cluster:
