@@ -338,7 +338,7 @@ def health(size: str, tick: int) -> Made:
         "holder": "reprieve-7d9f", "namespace": "reprieve-system", "epoch": 3, "since": at - 90_000,
         "renewed": at - 2, "held": True,
     }  # fmt: skip
-    values = {
+    values: dict[str, Any] = {
         "leader": leader if some else None, "open": int(some), "polled": at - 12 if some else None,
         "day": {"plans": 14 * some, "abandoned": 0, "faults": int(some)}, "unseen": [],
         "version": "1.0.0rc1",

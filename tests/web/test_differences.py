@@ -14,7 +14,7 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.web.live.differences import advanced, begun
 from reprieve.web.live.topic import RING_AGE, Topic, read_position
-from reprieve.web.tables import Column, Kind, Page, Table
+from reprieve.web.tables import Cell, Column, Kind, Page, Table
 from tests.web.reading import Browser, meant
 
 _COLUMNS = (Column("unit", Kind.UNIT), Column("gpus", Kind.NUMBER), Column("why", Kind.LIST))
@@ -41,7 +41,9 @@ def _topic(page: Page, **more: int) -> Topic:
 
 
 def _page(*gpus: int, name: str = "holders") -> Page:
-    rows = {f"u{at}": (f"job/a/u{at}", count, []) for at, count in enumerate(gpus)}
+    rows: dict[str, tuple[Cell, ...]] = {
+        f"u{at}": (f"job/a/u{at}", count, []) for at, count in enumerate(gpus)
+    }
     return Page({"total": sum(gpus)}, {name: Table(_COLUMNS, rows)})
 
 
@@ -83,9 +85,9 @@ def test_a_slot_stays_with_its_row_and_is_never_given_again() -> None:
 
 
 def test_a_mapping_that_goes_on_changing_after_it_was_shown_hides_nothing() -> None:
-    rows = {"u0": ("job/a/u0", 1, [])}
+    rows: dict[str, tuple[Cell, ...]] = {"u0": ("job/a/u0", 1, [])}
     numbers = {"total": 1}
-    page = Page({"gpus": numbers}, {"holders": Table(_COLUMNS, rows)})  # type: ignore[arg-type]
+    page = Page({"gpus": numbers}, {"holders": Table(_COLUMNS, rows)})
     topic, browser = _topic(page), Browser()
     browser.hear(topic.after(None))
 
@@ -182,11 +184,11 @@ def test_two_hundred_resumes_at_random_numbers_show_the_servers_page() -> None:
     epochs = itertools.count()
 
     def changed() -> Page:
-        rows = {
+        rows: dict[str, tuple[Cell, ...]] = {
             f"u{at}": (f"job/a/u{at}", random.randint(0, 4), ["x"] * random.randint(0, 1))
             for at in random.sample(range(40), random.randint(20, 30))
         }
-        return Page({"total": random.randint(0, 3)}, {"holders": Table(_COLUMNS, rows)})  # type: ignore[arg-type]
+        return Page({"total": random.randint(0, 3)}, {"holders": Table(_COLUMNS, rows)})
 
     for _ in range(200):
         page = changed()

@@ -137,8 +137,8 @@ def test_a_week_is_kept_and_means_stay_what_they_were() -> None:
 
     assert [set(each) for each in by_day] == [{float(day + 1)} for day in range(7)]
     assert teams[0]["working"] == sum(24 * (day + 1) for day in range(7))
-    day, _ = shown(cluster, EVERYTHING, at, range="day")
-    assert set(day["lines"]["team-a"]) == {7.0}
+    last, _ = shown(cluster, EVERYTHING, at, range="day")
+    assert set(last["lines"]["team-a"]) == {7.0}
 
 
 def sample(at: Nanos, working: int) -> Sample:

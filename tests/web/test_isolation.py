@@ -265,8 +265,9 @@ async def test_no_answer_names_what_an_access_review_denies(count: int) -> None:
         await _flip(client, _EVERYWHERE, "", _USERS[0], True)
         world.everything.add(_USERS[0])
         for user in _USERS[1:]:
-            world.rights[user].add(random.choice(world.namespaces))
-            await _flip(client, _BINDINGS, *world.rights[user], user, True)
+            namespace = random.choice(world.namespaces)
+            world.rights[user] = {namespace}
+            await _flip(client, _BINDINGS, namespace, user, True)
         tokens = {user: cluster.token(user, ["reprieve-web"]) for user in _USERS}
         async with aiohttp.ClientSession() as session:
             for number, path in zip(range(count), _requests(random, world), strict=False):

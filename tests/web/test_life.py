@@ -118,12 +118,17 @@ def test_segments_follow_one_another_whatever_is_known() -> None:
                     lost=random.randint(0, 100) * 64 if known == "lost" else None,
                 )
             )
-        instants = sorted(random.sample(range(now, now + 200), 3))
+        admitted, bound, ready = (
+            at(each) if random.random() < 0.7 else None
+            for each in sorted(random.sample(range(now, now + 200), 3))
+        )
         present = Present(
             random.choice((*Stage, None)),
             8,
             at(0) if random.random() < 0.7 else None,
-            *(at(each) if random.random() < 0.7 else None for each in instants),
+            admitted,
+            bound,
+            ready,
             at(now + 300),
         )
         segments = life(turns, present)

@@ -171,8 +171,8 @@ async def test_an_address_that_is_wrong_ten_times_waits_and_keeps_out_nobody_who
             await served.json("/api/page/now", 401, headers=_bearer(f"guess-{number}"))
         asked = authority.asked["token"]
         refused = await served.json("/api/page/now", 429, headers=_bearer("guess-10"))
-        body = {"json": {"token": "guess-11"}}
-        async with served.client.post(served.address + "/api/login", **body) as answer:
+        body = {"token": "guess-11"}
+        async with served.client.post(served.address + "/api/login", json=body) as answer:
             assert (answer.status, answer.headers["Retry-After"]) == (429, "60")
         await served.json("/api/page/now", headers=_bearer(token))
 

@@ -101,7 +101,7 @@ def content(page: Page) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_mirror_that_saw_every_change_tells_what_one_tells_that_saw_the_end(seed):
+def test_a_mirror_that_saw_every_change_tells_what_one_tells_that_saw_the_end(seed: int) -> None:
     random = Random(seed)
     changing = mirror(*fixed())
     there: dict[tuple[str, str, str], Json] = {}
@@ -134,7 +134,7 @@ def test_a_mirror_that_saw_every_change_tells_what_one_tells_that_saw_the_end(se
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_page_names_anything_of_a_namespace_that_the_viewer_does_not_see(seed):
+def test_no_page_names_anything_of_a_namespace_that_the_viewer_does_not_see(seed: int) -> None:
     random = Random(seed)
     cluster = mirror(*fixed(), *(random_object(random) for _ in range(150)))
     seen = frozenset(random.sample(TENANTS, random.randrange(len(TENANTS))))
@@ -161,7 +161,7 @@ def test_no_page_names_anything_of_a_namespace_that_the_viewer_does_not_see(seed
         assert tenant in told["now"] + told["waiting"], tenant
 
 
-def test_a_queue_of_others_is_as_unknown_as_one_that_is_not_there():
+def test_a_queue_of_others_is_as_unknown_as_one_that_is_not_there() -> None:
     cluster = mirror(*fixed())
     viewer = Viewer(sees_all=False, namespaces=frozenset({"rouge"}))
 

@@ -26,7 +26,7 @@ from tests.web.cluster import (
 EVERYTHING = Viewer(sees_all=True)
 
 
-def test_every_gpu_is_in_exactly_one_part_of_the_bar():
+def test_every_gpu_is_in_exactly_one_part_of_the_bar() -> None:
     cluster = mirror(
         node("n1"),
         node("n2"),
@@ -62,7 +62,7 @@ def test_every_gpu_is_in_exactly_one_part_of_the_bar():
     ] == [("n1", 4, 2, 0, 0, 2), ("n2", 0, 0, 8, 0, 0), ("n3", 0, 0, 0, 5, 3)]
 
 
-def test_holders_stand_by_their_work_with_queue_cohort_and_state():
+def test_holders_stand_by_their_work_with_queue_cohort_and_state() -> None:
     cluster = mirror(
         node("n1", gpus=16),
         cluster_queue("research", 8, cohort="all"),
@@ -105,7 +105,7 @@ def test_holders_stand_by_their_work_with_queue_cohort_and_state():
     ]
 
 
-def test_pods_of_a_deployment_a_gang_and_a_jobset_are_one_unit_each():
+def test_pods_of_a_deployment_a_gang_and_a_jobset_are_one_unit_each() -> None:
     labels = {"pod-template-hash": "7c9"}
     web = pod("web-7c9-x", gpus=1, on="n1", labels=labels)
     web["metadata"]["ownerReferences"] = [{**_controller("ReplicaSet", "web-7c9")}]
@@ -129,7 +129,7 @@ def test_pods_of_a_deployment_a_gang_and_a_jobset_are_one_unit_each():
     }
 
 
-def test_work_that_waits_is_told_once_with_the_reason_that_was_told():
+def test_work_that_waits_is_told_once_with_the_reason_that_was_told() -> None:
     cluster = mirror(
         node("n1"),
         local_queue("team-a", "research"),
@@ -154,7 +154,7 @@ def test_work_that_waits_is_told_once_with_the_reason_that_was_told():
     assert found[0]["message"] == "The quota is in use"
 
 
-def test_a_change_changes_the_rows_of_its_unit_and_node_and_leaves_the_others_the_same_objects():
+def test_a_change_changes_the_rows_of_its_unit_and_node_and_leaves_others_the_same() -> None:
     cluster = mirror(
         node("n1"), node("n2"), pod("a", on="n1"), pod("b", on="n2"), pod("c", kept="n1")
     )
@@ -172,7 +172,7 @@ def test_a_change_changes_the_rows_of_its_unit_and_node_and_leaves_the_others_th
     assert again["n1"] is not sums["n1"]
 
 
-def test_gpus_that_went_idle_and_work_again_move_between_the_parts():
+def test_gpus_that_went_idle_and_work_again_move_between_the_parts() -> None:
     cluster = mirror(node("n1"), pod("a-0", on="n1", job="a"), idle("a", ["a-0"]))
     assert now.page(cluster, EVERYTHING, {}, START).values["bar"]["idle"] == 8
 
@@ -182,18 +182,18 @@ def test_gpus_that_went_idle_and_work_again_move_between_the_parts():
     assert (bar["idle"], bar["working"]) == (0, 8)
 
 
-def test_a_resource_that_no_node_has_is_refused_with_those_that_there_are():
+def test_a_resource_that_no_node_has_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(InvalidParameter, match=r"resource 'tpu': accepted: amd\.com/gpu, cpu"):
         now.page(mirror(node("n1")), EVERYTHING, {"resource": ("tpu",)}, START)
 
 
-def test_cpu_is_counted_in_cores():
+def test_cpu_is_counted_in_cores() -> None:
     page = now.page(mirror(node("n1")), EVERYTHING, {"resource": ("cpu",)}, START)
 
     assert page.values["bar"]["free"] == 64
 
 
-def test_totals_are_told_to_tenants_only_where_three_hold():
+def test_totals_are_told_to_tenants_only_where_three_hold() -> None:
     two = [node("n1", 64), pod("a", "team-a", on="n1"), pod("b", "team-b", on="n1")]
     tenant = Viewer(sees_all=False, namespaces=frozenset({"team-a"}))
 
@@ -211,7 +211,7 @@ def _controller(kind: str, name: str) -> dict[str, object]:
     return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": True}
 
 
-def test_nodes_say_in_which_domains_of_the_topology_they_are():
+def test_nodes_say_in_which_domains_of_the_topology_they_are() -> None:
     racks = [{"zone": "z", "rack": each} for each in ("r1", "r2")]
     cluster = mirror(
         topology("other", "room"),
@@ -234,7 +234,7 @@ def test_nodes_say_in_which_domains_of_the_topology_they_are():
     assert all(each["domains"] == [] for each in rows(page, "nodes"))
 
 
-def test_who_does_not_see_the_cluster_is_told_no_domains():
+def test_who_does_not_see_the_cluster_is_told_no_domains() -> None:
     cluster = mirror(topology("racks", "rack"), node("n1", labels={"rack": "r1"}))
     page = now.page(cluster, Viewer(sees_all=False, namespaces=frozenset({"team-a"})), {}, START)
     assert page.values["levels"] == [] and not page.tables["nodes"].rows

@@ -140,7 +140,7 @@ def test_what_cannot_be_asked_for_is_refused_with_what_can(
     name: str, text: str, accepted: str
 ) -> None:
     with pytest.raises(InvalidParameter) as refusal:
-        listed(all_three(), **{name: text})
+        listed(all_three(), EVERYTHING, **{name: text})
     assert str(refusal.value) == accepted
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages import queues
 from reprieve.web.tables import NotFound, Viewer
 from tests.web.cluster import (
@@ -21,7 +22,7 @@ from tests.web.cluster import (
 EVERYTHING = Viewer(sees_all=True)
 
 
-def borrowing():
+def borrowing() -> Mirror:
     """Three queues of eight: one uses twelve, one lends, one is alone."""
     return mirror(
         node("n1", 64),
@@ -37,7 +38,7 @@ def borrowing():
     )
 
 
-def test_usage_borrowing_and_lending_add_up():
+def test_usage_borrowing_and_lending_add_up() -> None:
     found = rows(queues.page(borrowing(), EVERYTHING, {}, START), "queues")
 
     assert [
@@ -58,7 +59,7 @@ def test_usage_borrowing_and_lending_add_up():
     ]
 
 
-def test_shares_are_told_with_their_arithmetic():
+def test_shares_are_told_with_their_arithmetic() -> None:
     found = rows(queues.page(borrowing(), EVERYTHING, {}, START), "shares")
 
     shown = ("arithmetic", "pending", "admitted")
@@ -70,7 +71,7 @@ def test_shares_are_told_with_their_arithmetic():
     }
 
 
-def test_of_a_borrowing_queue_the_lowest_priority_could_be_reclaimed_first():
+def test_of_a_borrowing_queue_the_lowest_priority_could_be_reclaimed_first() -> None:
     found = rows(queues.page(borrowing(), EVERYTHING, {}, START), "reclaimable")
 
     assert [(each["unit"], each["amount"], each["borrowed"]) for each in found] == [
@@ -79,7 +80,7 @@ def test_of_a_borrowing_queue_the_lowest_priority_could_be_reclaimed_first():
     ]
 
 
-def test_one_cohort_is_shown_with_those_below_it():
+def test_one_cohort_is_shown_with_those_below_it() -> None:
     page = queues.page(borrowing(), EVERYTHING, {"name": ("all",)}, START)
     assert [each["queue"] for each in rows(page, "shares")] == ["all", "a", "b"]
 
@@ -87,7 +88,7 @@ def test_one_cohort_is_shown_with_those_below_it():
         queues.page(borrowing(), EVERYTHING, {"name": ("nobody",)}, START)
 
 
-def test_a_tenant_sees_the_queue_that_its_door_leads_to_with_its_own_work_alone():
+def test_a_tenant_sees_the_queue_that_its_door_leads_to_with_its_own_work_alone() -> None:
     tenant = Viewer(sees_all=False, namespaces=frozenset({"team-b"}))
 
     page = queues.page(borrowing(), tenant, {}, START)

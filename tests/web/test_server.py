@@ -25,7 +25,7 @@ from reprieve.web.server.downloads import csv_of, json_of
 from reprieve.web.server.explaining import Explanations
 from reprieve.web.server.local import LocalDoor
 from reprieve.web.server.planning import Plans, as_viewer, with_kubeconfig
-from reprieve.web.tables import Column, Kind, Page, Table, Viewer
+from reprieve.web.tables import Cell, Column, Kind, Page, Table, Viewer
 from tests.web.reading import Browser
 from tests.web.serving import TOKEN, Served, serving
 from tests.web.stand_in import StandIn
@@ -401,8 +401,10 @@ async def test_a_download_is_what_is_shown() -> None:
 def test_no_text_of_a_tenant_is_a_formula_in_a_spreadsheet() -> None:
     texts = ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "|x", "a,b", 'a"b', "a\nb", "plain"]
     columns = (Column("text", Kind.TEXT), Column("list", Kind.LIST), Column("n", Kind.NUMBER))
-    rows = {str(at): (text, [text, "b"], -at) for at, text in enumerate(texts)}
-    table = begun(Page({}, {"t": Table(columns, rows)})).tables["t"]  # type: ignore[arg-type]
+    rows: dict[str, tuple[Cell, ...]] = {
+        str(at): (text, [text, "b"], -at) for at, text in enumerate(texts)
+    }
+    table = begun(Page({}, {"t": Table(columns, rows)})).tables["t"]
 
     read = list(csv.reader(io.StringIO(csv_of(table).decode(), newline="")))[1:]
 

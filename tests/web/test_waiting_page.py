@@ -42,7 +42,7 @@ def cluster() -> Mirror:
     )
 
 
-def test_all_that_waits_is_shown_with_the_resource_that_it_waits_for():
+def test_all_that_waits_is_shown_with_the_resource_that_it_waits_for() -> None:
     found = rows(waiting.page(cluster(), EVERYTHING, {}, START), "waiting")
     assert {
         each["unit"].rpartition("/")[2]: (each["amount"], each["resource"]) for each in found
@@ -55,7 +55,9 @@ def test_all_that_waits_is_shown_with_the_resource_that_it_waits_for():
     assert len(rows(now.page(cluster(), EVERYTHING, {}, START), "waiters")) == 4
 
 
-def test_a_resource_that_no_node_has_can_be_asked_for_by_those_who_see_work_that_waits_for_it():
+def test_a_resource_that_no_node_has_can_be_asked_for_by_those_who_see_work_that_waits_for_it() -> (
+    None
+):
     page = waiting.page(cluster(), EVERYTHING, {"resource": (OTHER,)}, START)
     (only,) = rows(page, "waiting")
     assert only["amount"] == 2
@@ -64,7 +66,7 @@ def test_a_resource_that_no_node_has_can_be_asked_for_by_those_who_see_work_that
     assert waiting.page(cluster(), tenant, {}, START).values["resources"] == [GPU, "cpu"]
 
 
-def test_at_a_terminal_amounts_stand_beside_their_resource_or_below_the_one_that_was_asked_for():
+def test_at_a_terminal_amounts_stand_beside_their_resource_or_below_the_one_asked_for() -> None:
     page = waiting.page(cluster(), EVERYTHING, {}, START)
     lines = printed(Answer(page.tables["waiting"], (), START), "waiters", "text").splitlines()
     assert lines[0].split() == ["UNIT", "QUEUE", "POSITION", "ASKS", "RESOURCE", "SINCE", "REASON"]
@@ -75,7 +77,7 @@ def test_at_a_terminal_amounts_stand_beside_their_resource_or_below_the_one_that
     assert {line.split()[3] for line in lines[1:]} == {"4", "0.5"}
 
 
-def test_a_row_of_quota_has_the_use_of_its_queue_for_those_who_see_the_cluster():
+def test_a_row_of_quota_has_the_use_of_its_queue_for_those_who_see_the_cluster() -> None:
     why = (
         "couldn't assign flavors: insufficient unused quota for amd.com/gpu in flavor default, "
         "4 more needed"

