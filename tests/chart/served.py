@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
 
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota_series import COUNTERS, GAUGES, HISTOGRAMS
@@ -28,14 +29,15 @@ def served() -> Mapping[str, set[str]]:
     found: dict[str, set[str]] = {name: set() for name in _OF_A_PROCESS}
     for registry in (Metrics().registry, scheduling):
         for collector in registry._names_to_collectors.values():
-            labels = set(getattr(collector, "_labelnames", ()))
+            assert isinstance(collector, MetricWrapperBase)
+            labels = set(collector._labelnames)
             for family in collector.describe():
                 for suffix in _SUFFIXES:
                     found.setdefault(family.name + suffix, set()).update(labels)
     found |= {f"kueue_{name}_total": set(labels) for name, (_, labels) in COUNTERS.items()}
     found |= {f"kueue_{name}": set(labels) for name, (_, labels) in GAUGES.items()}
-    for name, (_, labels, _) in HISTOGRAMS.items():
-        found |= {f"kueue_{name}{suffix}": set(labels) for suffix in _SUFFIXES}
+    for name, (_, names, _) in HISTOGRAMS.items():
+        found |= {f"kueue_{name}{suffix}": set(names) for suffix in _SUFFIXES}
     return found
 
 

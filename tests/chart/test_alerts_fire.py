@@ -197,7 +197,7 @@ def test_an_alert_fires_when_it_should(promtool: Path, tmp_path: Path, alert: st
 
 def test_the_queries_of_the_dashboards_are_promql(promtool: Path, tmp_path: Path) -> None:
     variables = {"$namespace": ".*", "$job": ".*", "$__rate_interval": "5m", "$__range": "6h"}
-    recorded = []
+    recorded: list[dict[str, str]] = []
     for dashboard in DASHBOARDS:
         for panel in dashboard.panels:
             for query in panel.queries:

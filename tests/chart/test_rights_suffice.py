@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kubeworld.units.durations import SECOND
-from reprieve.execution.writes.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
-from reprieve.kube.resource import DISRUPTIONS, Resource
+from reprieve.execution.writes.reserve import VOLUME_CLAIMS, VOLUMES
+from reprieve.kube.resource import DEVICE_CLAIMS, DISRUPTIONS, Resource
 from reprieve.scenarios.catalogue import DEFAULT, find
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
 from reprieve.scenarios.result import Outcome

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.cli.explain import explain
+from reprieve.engine.cluster.rows import Change
 from reprieve.engine.idle.model import Policy
 from reprieve.engine.placement.profile import Policy as SchedulingPolicy
 from reprieve.engine.scheduling.outcome import Unit
@@ -140,7 +141,10 @@ def test_nothing_in_a_record_steers_the_terminal() -> None:
 
 def scheduling_record(**spec: Any) -> dict[str, Any]:
     """A record of a gang of two that took the room of a lower pod."""
-    rows = [node("n", cpu=2000), *(pod(f"low-{n}", cpu=1000, node="n") for n in range(2))]
+    rows: list[Change] = [
+        node("n", cpu=2000),
+        *(pod(f"low-{n}", cpu=1000, node="n") for n in range(2)),
+    ]
     gang_of_one = gang(1, "high", priority=10, cpu=1000)
     snapshot_then = snapshot_of(*rows, *gang_of_one)
     unit = Unit((gang_of_one[1].uid,), "default/high")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -167,6 +168,10 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 }
 
 
+def _between(made: str, found: re.Match[str]) -> str:
+    return found[1] + made + found[2]
+
+
 def filled(document: Path) -> str:
     """Return a document with all its tables made anew; links in their rows lead from `docs/`."""
     text = document.read_text(encoding="utf-8")
@@ -174,7 +179,7 @@ def filled(document: Path) -> str:
     for name, make in TABLES.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         made = re.sub(r"\]\((?=[a-z-]+(?:/[a-z-]+)*\.md)", rf"]({up}", make())
-        text = pattern.sub(lambda match, made=made: f"{match[1]}\n{made}\n{match[2]}", text)
+        text = pattern.sub(partial(_between, f"\n{made}\n"), text)
     return text
 
 

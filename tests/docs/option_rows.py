@@ -10,6 +10,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +43,10 @@ def idle_options() -> str:
 _BESIDE: Final = ("queuedDemandSum", "victimOrder", "vendors", "notice", "preemptionDelay")
 
 
+def _between(block: str, found: re.Match[str]) -> str:
+    return found[1] + block + found[2]
+
+
 def chart_values(text: str) -> str:
     """Return the chart's values with all blocks of options made anew."""
     for section, options in OPTIONS.items():
@@ -50,7 +55,7 @@ def chart_values(text: str) -> str:
             rf"(^  # options of {section}, made from their rows\n).*?(^  # end of them\n)",
             re.DOTALL | re.MULTILINE,
         )
-        text = pattern.sub(lambda match, block=block: match[1] + block + match[2], text)
+        text = pattern.sub(partial(_between, block), text)
     return text
 
 

@@ -190,7 +190,7 @@ def record(
     number: int = 1,
 ) -> Json:
     """Return the record of a preemption; a victim that is a GpuWorkload has its root evicted."""
-    told = []
+    told: list[Json] = []
     for each in victims:
         root = reference(each)
         if each["kind"] == "GpuWorkload":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from click.testing import CliRunner
@@ -48,7 +49,7 @@ def snapshot() -> Snapshot:
             if each not in OTHERS and each.plural != "podgroups"
         ),
     )
-    documents = {}
+    documents: dict[str, Any] = {}
     for each in kinds:
         resource = each.resource
         path = "/api/v1" if not resource.group else f"/apis/{resource.api_version}"

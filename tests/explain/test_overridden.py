@@ -14,7 +14,8 @@ _GRACE = "kaiwo.silogen.ai/gpu-preemption.grace-period"
 
 
 def _queued(pods_class: str = "", **spec: Any) -> Unit:
-    owner, shape = job(), {"spec": {}}
+    owner = job()
+    shape: dict[str, Any] = {"spec": {}}
     if pods_class:
         shape["spec"]["priorityClassName"] = pods_class
     pod_sets = [{"name": "main", "count": 1, "template": shape}]

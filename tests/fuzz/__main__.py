@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import atheris  # type: ignore[import-not-found]
+import atheris
 
 with atheris.instrument_imports(include=["reprieve", "tests.fuzz"]):
     from tests.fuzz.targets import TARGETS

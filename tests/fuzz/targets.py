@@ -28,6 +28,7 @@ from kubeworld.units.untrusted import (
     shown,
 )
 from reprieve.api import gangs, kueue
+from reprieve.api.core import KueueWorkload, Pod
 from reprieve.api.kaiwo import ANNOTATION_PREFIX, DERIVED_ANNOTATION, SUFFIXES, GpuWorkload
 from reprieve.api.kueue_conversion import KEPT, convert
 from reprieve.api.kueue_validation import workload_errors
@@ -181,14 +182,14 @@ def pod_texts(data: bytes) -> None:
     if row.gang:
         labels, said = dict(row.labels), dict(row.gang_says)
         pod_member(row.uid, "work", "a", labels, said, bound=True, defaults=Defaults(wait=SECOND))
-    other = msgspec.convert(pod, idle_pods.Pod)
+    other = msgspec.convert(pod, Pod)
     idle_pods.pod_row(other, idle_pods.gpus_of(other, DEFAULT_VENDORS), ())
 
 
 def group_texts(data: bytes) -> None:
     """Annotations of the PodGroups of all doors."""
     text = fields(data)
-    metadata = {"name": "g", "namespace": "work", "uid": "u"}
+    metadata: dict[str, Any] = {"name": "g", "namespace": "work", "uid": "u"}
     metadata |= {"annotations": {key: next(text) for key in POD_NOTES}}
     metadata |= {"resourceVersion": "1", "creationTimestamp": next(text)}
     group_row(msgspec.convert({"metadata": metadata, "spec": {}, "status": {}}, PodGroup))
@@ -229,13 +230,18 @@ def idle_texts(data: bytes) -> None:
     waits = {"type": "QuotaReserved", "status": "False", "reason": "Pending"}
     waits |= {"message": next(text), "lastTransitionTime": next(text)}
     queued = {"metadata": workload["metadata"], "spec": {}, "status": {"conditions": [waits]}}
-    idle_pods.lacks_quota(msgspec.convert(queued, idle_pods.KueueWorkload), ("amd.com/gpu",))
+    idle_pods.lacks_quota(msgspec.convert(queued, KueueWorkload), ("amd.com/gpu",))
 
 
 def quota_texts(data: bytes) -> None:
     """Workloads, LocalQueues and pods of the quota plane."""
     text = fields(data)
-    metadata = {"name": "w", "namespace": "work", "uid": "u", "creationTimestamp": next(text)}
+    metadata: dict[str, Any] = {
+        "name": "w",
+        "namespace": "work",
+        "uid": "u",
+        "creationTimestamp": next(text),
+    }
     metadata |= {"annotations": {key: next(text) for key in (PRIORITY_BOOST, KEPT)}}
     spec: dict[str, Any] = {
         "containers": [

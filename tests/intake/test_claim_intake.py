@@ -220,13 +220,13 @@ def test_the_objects_of_storage() -> None:
     )
     assert capacity_entry(read(CsiStorageCapacity, storageClassName="f")).row.nodes is None
     source = {"persistentVolumeName": "v"}
-    spec = {"attacher": "d", "nodeName": "n1", "source": source}
-    assert attachment_entry(read(VolumeAttachment, spec=spec)) == entry(
+    attached: dict[str, Any] = {"attacher": "d", "nodeName": "n1", "source": source}
+    assert attachment_entry(read(VolumeAttachment, spec=attached)) == entry(
         Kind.ATTACHMENT, AttachmentRow(Uid("u"), "x", 7, "d", "n1", "v")
     )
     inline = {"inlineVolumeSpec": {"csi": {"driver": "d", "volumeHandle": "h"}}}
-    spec = {"attacher": "d", "nodeName": "n1", "source": inline}
-    assert attachment_entry(read(VolumeAttachment, spec=spec)).row.inline == ("d", "h")
+    attached["source"] = inline
+    assert attachment_entry(read(VolumeAttachment, spec=attached)).row.inline == ("d", "h")
 
 
 def test_a_claim_to_devices() -> None:

@@ -38,13 +38,14 @@ def escaped(value: str) -> str:
 
 @st.composite
 def sample_lines(draw: st.DrawFn, name: str) -> str:
-    labels = draw(st.dictionaries(st.sampled_from(LABELS), VALUES, max_size=8))
+    labels: dict[str, str] = draw(st.dictionaries(st.sampled_from(LABELS), VALUES, max_size=8))
     if draw(st.booleans()):
         labels |= {"namespace": "team", "pod": draw(st.sampled_from(["a", "b"]))}
     blob = ",".join(f'{key}="{escaped(value)}"' for key, value in labels.items())
     timestamp = draw(st.sampled_from(["", " 1395066363000"]))
-    comma = "," if labels and draw(st.booleans()) else ""
-    braces = f"{{{blob}{comma}}}" if labels or draw(st.booleans()) else ""
+    ends_with_comma, empty_braces = draw(st.tuples(st.booleans(), st.booleans()))
+    comma = "," if labels and ends_with_comma else ""
+    braces = f"{{{blob}{comma}}}" if labels or empty_braces else ""
     return f"{name}{braces} {draw(NUMBERS)}{timestamp}\n"
 
 

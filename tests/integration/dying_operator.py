@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -57,4 +56,4 @@ if __name__ == "__main__":
         return answer
 
     with patch.object(Client, "_send", sent):
-        sys.exit(main())
+        main()

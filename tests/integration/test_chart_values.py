@@ -33,7 +33,7 @@ async def test_every_combination_is_accepted_with_all_its_fields(
 
     async def run(*arguments: str, given: str = "") -> str:
         process = await asyncio.create_subprocess_exec(
-            *(kubectl, "--kubeconfig", str(kubeconfig), *arguments),
+            *(str(kubectl), "--kubeconfig", str(kubeconfig), *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -66,7 +66,7 @@ async def _ledger(found: Stand) -> list[HarmRow]:
 
 async def _is_bound(found: Stand, name: str) -> bool:
     obj: dict[str, Any] = await found.client.get(PODS, NAMESPACE, name, dict)
-    return obj["status"].get("phase") == "Running"
+    return bool(obj["status"].get("phase") == "Running")
 
 
 async def _told(found: Stand, name: str) -> str:

@@ -24,7 +24,7 @@ from tests.integration.group_plane import group_plane, on_plane
 from tests.reliability.stand import PRIORITY_CLASSES
 
 _NAMESPACE: Final = "default"
-_AMOUNTS: Final = {"cpu": "4", "memory": "16Gi", "pods": "20"}
+_AMOUNTS: Final[dict[str, str | int]] = {"cpu": "4", "memory": "16Gi", "pods": "20"}
 _NODES: Final = tuple(NodeSpec(f"node-{number}", _AMOUNTS) for number in range(5))
 _SCHEDULER: Final = "reprieve-scheduler"
 _PATIENCE_S: Final = 120
@@ -176,13 +176,12 @@ async def test_nobody_makes_himself_immune(with_alpha_pod_groups: Binaries, tmp_
                     return await _bound(client) == wanted
 
                 await _until("each has its room, and the immune ones stay", placed)
+                records: list[Object] = []
 
                 async def closed() -> bool:
-                    nonlocal records
-                    records = (await client.list(PREEMPTIONS, dict)).items
+                    records[:] = (await client.list(PREEMPTIONS, dict)).items
                     return all(each["status"]["phase"] != "Evicting" for each in records)
 
-                records: list[Object] = []
                 await _until("all plans are over", closed)
                 told = (await client.list(EVENTS, dict, namespace=_NAMESPACE)).items
             finally:

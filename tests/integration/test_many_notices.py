@@ -54,7 +54,7 @@ async def _staged(
         *("--controllers", "scheduling", "--scheduler-name", _SCHEDULER),
         *("--config", str(config), "--notice-port", str(port)),
     )
-    amounts = {"cpu": str(_SIZE), "memory": "64Gi", "pods": "110"}
+    amounts: dict[str, str | int] = {"cpu": str(_SIZE), "memory": "64Gi", "pods": "110"}
     nodes = [
         NodeSpec(f"node-{number:03}", amounts, {"place": f"{number:03}"}) for number in range(gangs)
     ]

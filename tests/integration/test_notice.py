@@ -9,6 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -192,7 +193,7 @@ async def _in_files(client: Client, url: str, folder: Path) -> None:
     for resource, obj in high:
         await client.create(resource, obj, dict)
     for name in ("low-0", "low-1"):
-        await until(f"{name} is told", lambda name=name: said(name, "notice-told"))
+        await until(f"{name} is told", partial(said, name, "notice-told"))
         (folder / "told").write_text(await said(name, "notice-told"))
         notice = FileSource(folder / "told").ask()
         assert notice is not None

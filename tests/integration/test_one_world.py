@@ -22,6 +22,7 @@ from reprieve.whatif.controllers.pod_templates import LIMIT_RANGES, PRIORITIES
 from reprieve.whatif.submitting.pod_quotas import RESOURCE_QUOTAS
 from tests.integration.site import Object, Site
 from tests.kubeworld import test_one_world as questions
+from tests.kubeworld.worlds import copied
 
 #: What a real server of 1.37 does otherwise, and no decision reads: it limits this whole pod, too.
 _OTHERWISE = {("a LimitRange", "the whole pod, requests", "resources")}
@@ -81,7 +82,7 @@ async def test_pods_are_stored_as_a_plan_makes_them(site: Site) -> None:
 
 @pytest.mark.usefixtures("classes")
 async def test_a_quota_counts_the_pods_that_a_plan_counts(site: Site) -> None:
-    expected = questions.copied(questions._copied_scopes, questions.CLASSES)
+    expected = copied(questions._copied_scopes, questions.CLASSES)
     wrong = []
     for number, (scope, spec) in enumerate(questions.SCOPES.items()):
         namespace = await _space(site, f"scope-{number}")
@@ -118,7 +119,7 @@ async def _until_counted(site: Site, namespace: str, body: Object) -> None:
 
 
 async def test_patches_leave_what_they_leave_in_a_plan(site: Site) -> None:
-    expected = questions.copied(questions._copied_patches)
+    expected = copied(questions._copied_patches)
     namespace = await _space(site, "patched")
     types = {How.MERGE: PatchType.MERGE, How.STRATEGIC: PatchType.STRATEGIC}
     wrong = {}

@@ -22,7 +22,7 @@ from tests.integration.site import Object, Site
 
 _RANGES: Final = Resource("", "v1", "limitranges", "LimitRange")
 _CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
-_OVERHEAD: Final = {"cpu": "250m", "memory": "64Mi"}
+_OVERHEAD: Final[dict[str, str | int | float]] = {"cpu": "250m", "memory": "64Mi"}
 #: Lower amounts for requests, higher ones for limits.
 _DRAWN: Final = {
     "cpu": (("500m", "1"), ("1500m", "2")),
@@ -48,7 +48,7 @@ def resources(chance: random.Random, *names: str) -> Object:
     # A device is not requested without a limit, nor with another one.
     if requests.pop("nvidia.com/gpu", None) and "nvidia.com/gpu" in limits:
         requests["nvidia.com/gpu"] = limits["nvidia.com/gpu"]
-    found = {"requests": requests, "limits": limits}
+    found: Object = {"requests": requests, "limits": limits}
     return {part: given for part, given in found.items() if given or chance.random() < 0.2}
 
 
@@ -129,7 +129,7 @@ def counted(spec: Object, ranges: list[Object]) -> dict[str, int]:
     """Return what a Workload with such pods asks for."""
     limits = container_limits(msgspec.convert(each, LimitRange) for each in ranges)
     rows = PodSetRows(limits=limits, overheads={"sandboxed": _OVERHEAD})
-    pod_set = {"name": "main", "count": 1, "template": {"spec": spec}}
+    pod_set: Object = {"name": "main", "count": 1, "template": {"spec": spec}}
     row, _ = rows.of(msgspec.convert(pod_set, kueue.PodSet))
     return {name: amount for name, amount in row.requests.items() if amount}
 

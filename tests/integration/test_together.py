@@ -9,6 +9,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ async def test_nobody_goes_but_who_has_to(audited: ControlPlane, tmp_path: Path,
         for unit in story.units:
             await create(client, stage, unit)
             running = unit[0]["metadata"]["name"]
-            await until("it runs", lambda running=running: runs(client, running))
+            await until("it runs", partial(runs, client, running))
         for unit in story.units[: story.idle]:
             use(stage, unit, 0.0)
         if story.idle:
@@ -149,14 +150,14 @@ async def test_a_new_leader_evicts_the_rest_of_a_mixture_and_nobody_twice(
     audited: ControlPlane, tmp_path: Path, moment: str, gpus: int, idle: int, stays: Unit
 ) -> None:
     """The leader is killed between the two planes of one demand; counted by the audit log."""
-    moments = {
-        "recorded": lambda: _recorded(client),
-        "evicted": lambda: _gone(tmp_path, 1),
-        "recorded again": lambda: _recorded(client, 2),
-        "all evicted": lambda: _gone(tmp_path, 2),
-    }
     given = (audited, tmp_path, (node("n0"),), {"a": 8, "b": 0})
     async with decided(*given, operators=2) as (stage, client, operator):
+        moments = {
+            "recorded": lambda: _recorded(client),
+            "evicted": lambda: _gone(tmp_path, 1),
+            "recorded again": lambda: _recorded(client, 2),
+            "all evicted": lambda: _gone(tmp_path, 2),
+        }
         ann = job("ann", "b", gpus=idle, priority="high")
         for unit in (ann, job("tim", "b", gpus=2, opted=False), stays):
             await create(client, stage, unit)

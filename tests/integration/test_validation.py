@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from reprieve.api.crds import all_crds
@@ -158,7 +160,7 @@ async def test_a_harm_budget_gets_its_defaults_and_odd_ones_are_refused(site: Si
     status = {"accounts": 1, "used": [{"of": "team", "displacements": 1}]}
     stored = await site.client.patch_status(HARM_BUDGETS, "", "day", status, dict)
     assert stored["status"]["used"] == status["used"]
-    for odd in (
+    refused: tuple[dict[str, Any], ...] = (
         {"window": "5m"},
         {"window": "721h"},
         {"window": "soon"},
@@ -170,6 +172,7 @@ async def test_a_harm_budget_gets_its_defaults_and_odd_ones_are_refused(site: Si
         {"schedule": "0 0 8 * * 1-5", "duration": "10h"},
         {"limits": {}},
         {"scope": "Caused", "per": "Work"},
-    ):
+    )
+    for odd in refused:
         with pytest.raises(Invalid):
             await site.client.create(HARM_BUDGETS, budget("odd", **odd), dict)

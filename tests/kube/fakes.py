@@ -222,7 +222,7 @@ class Collection:
         parts = request.path.split("/")
         namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts else ""
         held = self.objects.get((namespace, name))
-        sent = json.loads(request.body) if request.body else None
+        sent: dict[str, Any] = json.loads(request.body) if request.body else {}
         if request.method == "POST":
             key = (namespace, sent["metadata"]["name"])
             if key in self.objects:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,7 @@ from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, PODS, Resource
 from reprieve.kube.transport import Transport
+from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from tests.background import in_background
 
@@ -249,7 +250,7 @@ class HurriedClock(SystemClock):
 class Counting(Cache[ConfigMap, Row]):
     lists = 0
 
-    def replaced(self, objects: list[ConfigMap], resource_version: str) -> None:
+    def replaced(self, objects: Iterable[Any], resource_version: str) -> None:
         self.lists += 1
         super().replaced(objects, resource_version)
 
@@ -358,7 +359,7 @@ async def test_a_lease_passes_from_one_process_to_the_next(
 
 async def test_events_are_stored_and_counted(client: Client) -> None:
     recorder = EventRecorder(client, SystemClock(), instance="test")
-    about = Reference("v1", "ConfigMap", "default", "a", "u")
+    about = Reference("v1", "ConfigMap", "default", "a", Uid("u"))
     async with in_background(recorder.run()):
         for _ in range(3):
             recorder.event(about, "Normal", "Seen", "Looking", "was here", controller="test")

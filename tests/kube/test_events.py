@@ -15,12 +15,13 @@ from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request
 from reprieve.kube.writes import Priority
+from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from tests.background import in_background
 from tests.kube.fakes import Collection, FakeAnswer, FakeWire, client_over, refusal
 
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
-WORK = Reference("kueue.x-k8s.io/v1beta2", "Workload", "work", "train", "u1")
+WORK = Reference("kueue.x-k8s.io/v1beta2", "Workload", "work", "train", Uid("u1"))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ class Stage:
         self.recorder = EventRecorder(self.client, self.clock, instance="t")
 
     def say(self, number: int, kind: str = "Normal", namespace: str = "work") -> None:
-        about = Reference("v1", "Pod", namespace, f"p-{number}", f"u{number}")
+        about = Reference("v1", "Pod", namespace, f"p-{number}", Uid(f"u{number}"))
         self.recorder.event(about, kind, "Reason", "Action", f"{number}", controller="c")
 
     async def others(self, count: int) -> None:
@@ -139,7 +140,7 @@ async def test_a_namespace_that_refused_an_event_is_left_alone_for_a_minute(stag
 
 
 async def test_an_event_is_written_as_the_api_has_it(stage: Stage) -> None:
-    related = Reference("v1", "Node", "", "node-1", "u2")
+    related = Reference("v1", "Node", "", "node-1", Uid("u2"))
     stage.recorder.event(
         WORK,
         "Warning",
@@ -201,7 +202,7 @@ async def test_what_is_told_apart_is_one_event_for_each_note_and_plan(stage: Sta
 
 async def test_events_about_cluster_wide_objects_go_to_default(stage: Stage) -> None:
     stage.recorder.event(
-        Reference("v1", "Node", "", "node-1", "u2"), "Normal", "R", "A", "odd", controller="c"
+        Reference("v1", "Node", "", "node-1", Uid("u2")), "Normal", "R", "A", "odd", controller="c"
     )
     await stage.recorder.flush()
     [(namespace, _)] = stage.stored.objects
@@ -209,7 +210,7 @@ async def test_events_about_cluster_wide_objects_go_to_default(stage: Stage) -> 
 
 
 async def test_two_events_of_one_instant_have_two_valid_names(stage: Stage) -> None:
-    long = Reference("v1", "Pod", "work", "a" * 235 + "." + "b" * 17, "u4")
+    long = Reference("v1", "Pod", "work", "a" * 235 + "." + "b" * 17, Uid("u4"))
     for reason in ("One", "Two"):
         stage.recorder.event(long, "Normal", reason, "A", "x", controller="c")
     await stage.recorder.flush()

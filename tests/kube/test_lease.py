@@ -234,7 +234,7 @@ async def test_a_leader_that_sees_another_holder_ceases_at_once(stage: Stage) ->
 async def test_a_renewal_whose_answer_was_lost_is_recognised_as_our_own(stage: Stage) -> None:
     one = stage.candidate("one")
     await stage.clock.advance(SECOND)
-    lost = []
+    lost: list[object] = []
 
     def refuse(request: Request) -> FakeAnswer | None:
         if request.method == "PUT" and not lost:
@@ -311,7 +311,7 @@ async def test_a_lease_is_not_kept_for_somebody_who_is_gone_and_kept_for_one_who
     one.wanted = False
     await stage.clock.advance(MINUTE)
     assert one.changes == [True, False]
-    assert one.published[-1] == (None, 0)
+    assert one.published[-1:] == [(None, 0)]
 
 
 async def test_a_candidate_looks_again_the_moment_a_silent_holder_has_lost_the_lease(

@@ -146,7 +146,9 @@ class _Terminal:
         deadline = time.monotonic() + AWAIT_S
         while True:
             beside = [self._beside(one.after * PATIENCE, one.argv) for one in case.during]
-            answer, *_ = await asyncio.gather(self.run(argv, case.stdin, case.env), *beside)
+            answer, _ = await asyncio.gather(
+                self.run(argv, case.stdin, case.env), asyncio.gather(*beside)
+            )
             if case.until is None or re.search(case.until, answer.stdout + answer.stderr):
                 return answer
             if time.monotonic() > deadline:

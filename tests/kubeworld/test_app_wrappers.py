@@ -20,7 +20,7 @@ def component(kind: str, spec: dict[str, Any], **rest: Any) -> dict[str, Any]:
 
 
 def test_a_template_is_found_where_none_is_declared() -> None:
-    pods = {"template": {"spec": {"containers": []}}}
+    pods: dict[str, Any] = {"template": {"spec": {"containers": []}}}
     given = {"components": [component("Job", pods, podSetInfos=[INFO])]}
     (made,) = wrapped_objects("aw", given)
     assert made["metadata"]["labels"] == {LABEL: "aw"}
@@ -39,7 +39,7 @@ def test_a_template_is_found_where_none_is_declared() -> None:
 
 
 def test_declared_pod_sets_get_their_own_and_a_pod_is_its_own_template() -> None:
-    groups = {"groups": [{"pods": {"spec": {}}}, {"pods": {"spec": {}}}]}
+    groups: dict[str, Any] = {"groups": [{"pods": {"spec": {}}}, {"pods": {"spec": {}}}]}
     declared = [{"path": f"template.spec.groups[{n}].pods"} for n in (1, 7)]
     wrapped = component("Thing", groups, podSets=declared, podSetInfos=[INFO])
     lone = component("Pod", {"containers": []}, podSetInfos=[INFO])

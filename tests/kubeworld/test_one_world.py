@@ -152,7 +152,7 @@ SCOPES: Mapping[str, Object] = {
     },
 }
 
-CLASSES = [
+CLASSES: list[Object] = [
     {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -560,7 +560,7 @@ def test_budgets_allow_the_same() -> None:
 # Patches
 
 
-PATCHED = {
+PATCHED: Object = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {

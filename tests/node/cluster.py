@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,7 +96,7 @@ class Cluster:
         for number, _ in enumerate(NODES, 1):
             self._start_node(authority, number)
         for name in NODES:
-            self.until(f"{name} is ready", lambda name=name: self._ready(name))
+            self.until(f"{name} is ready", partial(self._ready, name))
             amounts = {"capacity": {GPU: str(GPUS)}, "allocatable": {GPU: str(GPUS)}}
             change = json.dumps({"status": amounts})
             self.kubectl(
@@ -344,8 +345,8 @@ SystemdCgroup = false
 
 
 def _kubelet(authority: Authority, name: str, place: Path) -> dict[str, Any]:
-    signals = ("memory.available", "pid.available")
-    signals += tuple(f"{fs}.{what}" for fs in ("nodefs", "imagefs") for what in _DISK)
+    disks = (f"{fs}.{what}" for fs in ("nodefs", "imagefs") for what in _DISK)
+    signals = ("memory.available", "pid.available", *disks)
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",

@@ -107,7 +107,7 @@ def gang(space: str, size: int, gpus: int) -> list[Object]:
 
 def sweep(space: str, count: int, gpus: int, **facts: Any) -> list[Object]:
     """Return pods of low priority."""
-    spec = {"schedulerName": "reprieve-scheduler", "priorityClassName": "low"}
+    spec: dict[str, Any] = {"schedulerName": "reprieve-scheduler", "priorityClassName": "low"}
     return [
         {
             "apiVersion": "v1",
@@ -244,7 +244,7 @@ def test_of_two_replicas_one_leads_and_the_other_follows_and_the_page_is_shown(
     release: Release,
 ) -> None:
     cluster = release.cluster
-    options = {"metrics": {"authentication": True}, "flowSchema": {"enabled": True}}
+    options: dict[str, Any] = {"metrics": {"authentication": True}, "flowSchema": {"enabled": True}}
     release.helm(
         *("upgrade", "--wait", "--timeout", "5m"), replicas=2, web={"enabled": True}, **options
     )

@@ -67,6 +67,8 @@ class Site:
 
 @asynccontextmanager
 async def site(handler: Handler, *hosts: str) -> AsyncIterator[Site]:
+    found: Site
+
     async def receive(request: web.Request) -> web.StreamResponse:
         found.received.append((request.path, await request.read()))
         return await handler(request)

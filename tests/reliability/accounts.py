@@ -66,7 +66,8 @@ def _states(records: Iterable[Object], parts: Mapping[str, list[str]]) -> Iterat
         listed = {victim["uid"]: victim["state"] for victim in status.get("victims") or ()}
         yield from listed.items()
         # Of what could not be begun nobody was marked; else whoever is not listed was evicted.
-        rest = {"Completed": "Evicted", "Abandoned": "Spared"}.get(status.get("phase"), _OPEN)
+        ended = {"Completed": "Evicted", "Abandoned": "Spared"}
+        rest = ended.get(status.get("phase", ""), _OPEN)
         of_parts = [uid for part in spec.get("parts") or () for uid in parts.get(part, ())]
         named = [victim["root"]["uid"] for victim in spec.get("victims") or ()]
         told = dict(_by_number(status.get("numbersByState") or {}, of_parts))

@@ -367,7 +367,8 @@ async def soak(run: Run) -> None:
     fifth = max(1, len(after) // 5)
 
     def mean(of: Sequence[Usage], word: str) -> float:
-        return round(sum(getattr(each, word) for each in of) / len(of), 1)
+        values: list[float] = [getattr(each, word) for each in of]
+        return round(sum(values) / len(of), 1)
 
     bounds = [len(samples) * tenth // 10 for tenth in range(11)]
     tenths = [[usage for _, usage in samples[a:b]] for a, b in pairwise(bounds) if a < b]

@@ -6,7 +6,6 @@ else is other than in the product: the same sweeps remove them.
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from typing import Final
 from unittest.mock import patch
@@ -22,4 +21,4 @@ if __name__ == "__main__":
     with ExitStack() as patches:
         for module in (preemptions, plane):
             patches.enter_context(patch.object(module, "_RETENTION", Retention(cap=MOST)))
-        sys.exit(main())
+        main()

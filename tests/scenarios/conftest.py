@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -65,7 +65,7 @@ def concert(
     """All scenarios that were selected, playing from the first time that one is asked for."""
     from tests.scenarios.concert import Concert
 
-    chosen = [
+    chosen: list[Any] = [
         item.callspec.params[name]
         for item in request.session.items
         if isinstance(item, pytest.Function) and hasattr(item, "callspec")

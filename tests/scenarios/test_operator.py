@@ -18,7 +18,7 @@ from reprieve.scenarios.operator import OperatorProcesses
 def processes(tmp_path: Path) -> OperatorProcesses:
     """Two replicas that do nothing."""
     made = OperatorProcesses(tmp_path / "kubeconfig", {}, replicas=2)
-    made._command = (sys.executable, "-c", "import time; time.sleep(600)")  # type: ignore[assignment]
+    made._command = (sys.executable, "-c", "import time; time.sleep(600)")
     return made
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -82,7 +82,8 @@ async def following(objects: KubeObjects, *resources: str) -> AsyncIterator[list
     seen: list[str] = []
 
     async def follow() -> None:
-        async with contextlib.aclosing(objects.changes(resources or None)) as changes:
+        stream = cast("AsyncGenerator[Change]", objects.changes(resources or None))
+        async with contextlib.aclosing(stream) as changes:
             async for change in changes:
                 seen.append(_line(change))
 

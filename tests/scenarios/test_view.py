@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from kubeworld.units.clock import VirtualClock
-from kubeworld.units.instants import parse_instant
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.cli.texts.view import event_line, headline, queue_line, render
 from reprieve.scenarios.observer import CLUSTER_QUEUES, GPUWORKLOADS, Observer
 
@@ -198,7 +198,7 @@ def test_without_the_idle_plane_the_view_shows_groups_and_nothing_that_is_idle()
     for one in (runs, waits, ends, pod("alone", "1", node="gpu-0")):
         observer.apply("pods", one)
     console = Console(file=io.StringIO(), width=150, force_terminal=False)
-    console.print(render(observer, 0, planes=["scheduling"]))
+    console.print(render(observer, Nanos(0), planes=["scheduling"]))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     rows = [[cell.strip() for cell in line.strip("│┃").split("│")] for line in text.splitlines()]
     assert "Idle" not in text and "GpuWorkload" not in text

@@ -35,12 +35,12 @@ OFF = LiteralSwitches()
 SPEC = GpuWorkloadSpec(WorkloadReference("batch/v1", "Job", "train", "uid"), {"amd.com/gpu": 4})
 
 
-def annotations(**values: str) -> dict[str, str]:
+def annotated(**values: str) -> dict[str, str]:
     return {f"{ANNOTATION_PREFIX}{key.replace('_', '-')}": value for key, value in values.items()}
 
 
 def test_each_tier_fills_what_those_above_leave_out() -> None:
-    derived = derive(annotations(threshold="12"), annotations(threshold="11", ttl="11h"), OFF)
+    derived = derive(annotated(threshold="12"), annotated(threshold="11", ttl="11h"), OFF)
     tiers = (
         kaiwo_config_tier({"defaultThreshold": 10, "defaultTTL": "10h", "defaultPolicy": "Always"}),
         environment_tier(
@@ -134,8 +134,8 @@ def every_tier(setting: str, value: str) -> dict[str, Tier]:
         grace_period=value if setting == "grace_period" else None,
         ttl_after_finished=value if setting == "ttl" else None,
     )
-    root = derive(annotations(**{setting: value}), None, OFF)
-    namespace = derive(None, annotations(**{setting: value}), OFF)
+    root = derive(annotated(**{setting: value}), None, OFF)
+    namespace = derive(None, annotated(**{setting: value}), OFF)
     return {
         "root": Tier("root", root.overrides, root.rejected),
         "namespace": Tier("namespace", namespace.overrides, namespace.rejected),
@@ -168,23 +168,23 @@ def test_every_tier_accepts_the_bounds(setting: str, value: str) -> None:
 
 
 def test_annotations_read_once_lets_a_bad_root_value_hide_the_namespaces() -> None:
-    root, namespace = annotations(grace_period="soon"), annotations(grace_period="15m")
+    root, namespace = annotated(grace_period="soon"), annotated(grace_period="15m")
     literal = LiteralSwitches(annotations_read_once=True)
     assert derive(root, namespace, OFF).overrides.grace_period == 15 * MINUTE
     assert derive(root, namespace, literal).overrides.grace_period is None
 
 
 def test_any_annotation_opts_in_and_enabled_false_is_told() -> None:
-    derived = derive(annotations(enabled="false"), None, OFF, "Job/train")
+    derived = derive(annotated(enabled="false"), None, OFF, "Job/train")
     assert derived.tracked
     (notice,) = derived.notices
     assert "there is no value that opts out" in notice.text
-    assert derive(annotations(enabled="true"), None, OFF).notices == ()
+    assert derive(annotated(enabled="true"), None, OFF).notices == ()
     assert not derive({"other/annotation": "x"}, {}, OFF).tracked
 
 
 def test_an_unknown_ending_opts_in_and_is_told() -> None:
-    derived = derive(annotations(treshold="5"), None, OFF)
+    derived = derive(annotated(treshold="5"), None, OFF)
     assert derived.tracked
     assert derived.overrides == Overrides()
     assert "known endings: enabled, threshold" in derived.notices[0].text
@@ -225,7 +225,7 @@ def test_one_bad_field_of_the_kaiwo_config_costs_only_itself() -> None:
     [("5", 5), ("+.5", 0.5), ("5.", 5), ("5E+1", 50), ("1_0", 10), ("0x1.8p3", 12), ("0x_1p0", 1)],
 )
 def test_a_threshold_is_any_number_that_go_reads(text: str, percent: float) -> None:
-    assert derive(annotations(threshold=text), {}, OFF).overrides.threshold == percent
+    assert derive(annotated(threshold=text), {}, OFF).overrides.threshold == percent
 
 
 def test_a_threshold_of_zero_is_a_value() -> None:

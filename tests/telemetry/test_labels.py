@@ -42,7 +42,9 @@ def labels() -> Iterator[tuple[str, str]]:
     for collector in metrics.registry._collector_to_names:
         for label in getattr(collector, "_labelnames", ()):
             yield str(getattr(collector, "_name", collector)), label
-    for name, (_, names, *_) in [*COUNTERS.items(), *GAUGES.items(), *HISTOGRAMS.items()]:
+    named = {name: names for name, (_, names) in [*COUNTERS.items(), *GAUGES.items()]}
+    named |= {name: names for name, (_, names, _) in HISTOGRAMS.items()}
+    for name, names in named.items():
         for label in names:
             yield name, label
 

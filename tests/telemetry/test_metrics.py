@@ -32,7 +32,7 @@ def test_plans_and_preemptions_carry_the_plan_id_as_exemplar() -> None:
     metrics = Metrics()
     metrics.count_plan(PlanId("0123456789abcdef"), "idle", "committed")
     metrics.count_preemption(PlanId("0123456789abcdef"), "idle", "oldest-idle-first", "evicted")
-    text = openmetrics(metrics.registry).decode()
+    text = openmetrics(metrics.registry).decode()  # type: ignore[no-untyped-call]
     for family in ("reprieve_plans_total", "reprieve_preemptions_total"):
         assert re.search(rf'{family}{{.*}} 1.0 # {{plan="0123456789abcdef"}} 1.0', text)
 

@@ -62,12 +62,18 @@ def again(recorded: dict[str, Any]) -> QuotaReplay:
     return decide_quota_again(msgspec.json.decode(msgspec.json.encode(recorded)))
 
 
-class Refusing:
+class Refusing(NodeCheck):
     """Nodes that would not take every third workload."""
 
     def refusal(self, entry: Entry, holders: Any, flavors: Any) -> str:
         entry.proven = sum(entry.workload.name.encode()) % 3 > 0
         return "" if entry.proven else "Not preempted: no node"
+
+    def flavor_for(self, entry: Entry, others: Any, holders: Any, flavors: Any) -> None:
+        return None
+
+    def room_made(self, entry: Entry, snapshot: Any, holders: Any, flavors: Any) -> tuple[()]:
+        return ()
 
     def delays(self, entry: Entry) -> str:
         return ""

@@ -11,7 +11,7 @@ import pytest
 
 from kubeworld.units.clock import VirtualClock
 from reprieve.engine.cluster.cluster import Cluster
-from reprieve.engine.cluster.rows import HostPort, PodRow
+from reprieve.engine.cluster.rows import Change, HostPort, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
@@ -132,8 +132,8 @@ def test_assumed_pods_and_nominations_that_nobody_has_seen_yet_are_restored() ->
 
 def test_what_decides_nothing_is_left_out() -> None:
     members = gang(1, priority=10, cpu=2000)
-    others = [pod("waits"), service("elsewhere", {"app": "x"})]
-    others[1] = replace(others[1], namespace="far")
+    elsewhere = replace(service("elsewhere", {"app": "x"}), namespace="far")
+    others = [pod("waits"), elsewhere]
     rows = [*full(), *members, *others, budget("b", {"app": "x"})]
     snapshot = snapshot_of(*rows)
     replay = again(encode_scheduling(snapshot, Policy(), unit(members)))
@@ -250,7 +250,10 @@ def test_for_a_single_pod_other_nodes_than_its_own_are_told_apart() -> None:
 
 def test_the_filter_that_refuses_a_single_pods_victim_is_named() -> None:
     single = pod("single", cpu=1000, priority=10, host_ports=(HostPort(80),))
-    rows = [node("n", cpu=3000), pod("web", cpu=1000, node="n", host_ports=(HostPort(80),))]
+    rows: list[Change] = [
+        node("n", cpu=3000),
+        pod("web", cpu=1000, node="n", host_ports=(HostPort(80),)),
+    ]
     lows = [pod(f"low-{n}", cpu=1000, node="n", start=n) for n in range(2)]
     snapshot = snapshot_of(*rows, *lows, single)
     replay = again(encode_scheduling(snapshot, Policy(), Unit((single.uid,))))

@@ -65,6 +65,12 @@ def test_aliases_of_usual_size_and_long_documents_without_are_read() -> None:
     assert len(read_yaml(f"&all\n{long}")) == 210_000
 
 
+_READERS = {
+    *("safe_load", "safe_load_all", "full_load", "unsafe_load"),
+    *("FullLoader", "Loader", "CLoader", "CSafeLoader"),
+}
+
+
 def test_no_other_module_reads_yaml_by_a_loader_of_its_own() -> None:
     found = []
     for package in (reprieve, kubelocal):
@@ -74,12 +80,9 @@ def test_no_other_module_reads_yaml_by_a_loader_of_its_own() -> None:
             if file.name == "bounded_yaml.py" or "tests" in file.relative_to(root).parts:
                 continue
             for node in ast.walk(ast.parse(file.read_text())):
-                named = isinstance(node, ast.Attribute) and node.attr in {
-                    *("safe_load", "safe_load_all", "full_load", "unsafe_load"),
-                    *("FullLoader", "Loader", "CLoader", "CSafeLoader"),
-                }
+                named = isinstance(node, ast.Attribute) and node.attr in _READERS
                 text = isinstance(node, ast.Constant) and node.value == "CSafeLoader"
-                if named or text:
+                if isinstance(node, ast.expr) and (named or text):
                     found.append(f"{file.relative_to(root)}:{node.lineno}")
     assert found == []
 

@@ -10,8 +10,9 @@ import pytest
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.whatif.questions.changed import Unwritable, changed_by
+from tests.quota_plane.kind_stories import MANIFESTS
 from tests.whatif.plan_stories import GPU, job, pod
-from tests.whatif.test_kinds import KINDS, MANIFESTS, ROWS
+from tests.whatif.test_kinds import KINDS, ROWS
 
 Object = dict[str, Any]
 #: Their pods are described by another object, in fields of their own, or by each pod alone.

@@ -184,7 +184,7 @@ async def test_what_keeps_all_pods_out_ends_the_plan_and_nothing_else(
 
     class Refusing:
         async def request(self, request: Request, call: Any) -> bytes:
-            sent.append(msgspec.json.decode(request.body))
+            sent.append(msgspec.json.decode(request.body or b""))
             raise failure
 
     client: Any = SimpleNamespace(transport=Refusing())

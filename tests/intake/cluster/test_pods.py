@@ -343,7 +343,11 @@ def test_volumes_that_decide_where_a_pod_may_run() -> None:
 )
 def test_each_kind_of_volume_that_counts_makes_another_class(source: dict[str, Any]) -> None:
     classes = PodClasses()
-    volumes = ([], [{"name": "v", "projected": {}}], [{"name": "v", **source}])
+    volumes: tuple[list[Any], ...] = (
+        [],
+        [{"name": "v", "projected": {}}],
+        [{"name": "v", **source}],
+    )
     none, unread, read = (
         classes.of(msgspec.convert(pod(container("a"), volumes=each), PodObject))
         for each in volumes

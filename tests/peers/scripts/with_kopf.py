@@ -35,5 +35,5 @@ def show(body: kopf.Body, spec: kopf.Spec, name: str, **_: Any) -> dict[str, Any
 
 
 @kopf.on.delete("example.com", "v1", "tasks")
-def forget(name: str, namespace: str, **_: Any) -> None:
+def forget(name: str, namespace: str | None, **_: Any) -> None:
     client.CoreV1Api().delete_namespaced_config_map(f"{name}-shown", namespace)

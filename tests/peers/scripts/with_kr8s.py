@@ -35,12 +35,13 @@ async def apply(api: Any, obj: dict[str, Any], manager: str, force: bool = False
         ) as response:
             return response.json()
     except ServerError as error:
+        assert error.response is not None
         status = error.response.json()
         return f"{status['code']} {status['reason']}"
 
 
 async def main(kubeconfig: str) -> None:
-    api = await kr8s.asyncio.api(kubeconfig=kubeconfig)
+    api: Any = await kr8s.asyncio.api(kubeconfig=kubeconfig)
     for number in (2, 0, 1):
         created = await ConfigMap(config_map(f"plan-{number}", step="created"), api=api)
         await created.create()

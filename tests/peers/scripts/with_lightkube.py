@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from typing import Any
 
 from lightkube import ApiError, Client, KubeConfig
 from lightkube.models.core_v1 import Container, PodSpec
@@ -12,7 +13,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Pod
 from lightkube.types import PatchType
 
-LABELS = {"app": "story"}
+LABELS: dict[str, Any] = {"app": "story"}
 
 
 def config_map(name: str, **data: str) -> ConfigMap:
@@ -20,12 +21,17 @@ def config_map(name: str, **data: str) -> ConfigMap:
     return ConfigMap(metadata=metadata, data=data)
 
 
+def _name(found: ConfigMap) -> str:
+    assert found.metadata is not None and found.metadata.name is not None
+    return found.metadata.name
+
+
 def main(kubeconfig: str) -> None:
     client = Client(config=KubeConfig.from_file(kubeconfig), field_manager="lightkube-story")
     for number in (2, 0, 1):
         client.create(config_map(f"plan-{number}", step="created"))
     listing = client.list(ConfigMap, labels=LABELS, chunk_size=2)
-    listed = [found.metadata.name for found in listing]
+    listed = [_name(found) for found in listing]
     version = listing.resourceVersion
 
     events: list[list[str]] = []
@@ -33,7 +39,7 @@ def main(kubeconfig: str) -> None:
     def watch() -> None:
         watcher = Client(config=KubeConfig.from_file(kubeconfig))
         for event, found in watcher.watch(ConfigMap, labels=LABELS, resource_version=version):
-            events.append([event, found.metadata.name, (found.data or {}).get("step", "")])
+            events.append([event, _name(found), (found.data or {}).get("step", "")])
             if event == "DELETED":
                 return
 
@@ -61,6 +67,7 @@ def main(kubeconfig: str) -> None:
     running = client.patch(Pod.Status, "worker", status, patch_type=PatchType.MERGE)
     client.delete(ConfigMap, "plan-1")
     watching.join(60)
+    assert running.status is not None
     print(
         json.dumps(
             {
