@@ -153,3 +153,24 @@ def test_idle_work_stays_whose_room_a_higher_priority_would_use_beside_its_own_v
         assert (found == TO_OTHERS) is joins, (free, lower, idle, above, wanted, found)
         counts[joins] += 1
     assert min(counts[True], counts[False]) > 20
+
+
+@pytest.mark.parametrize("served_first", [True, False])
+def test_idle_work_stays_whose_room_the_second_of_two_equal_pods_would_use_beside_its_victims(
+    served_first: bool,
+) -> None:
+    """The first one has its victims, which end, and is nominated: it needs nothing more."""
+    names = ("a-served", "b-lacking") if served_first else ("b-served", "a-lacking")
+    served = pod(names[0], gpus=8, priority=1000, nominated="n1")
+    lacking = pod(names[1], gpus=8, priority=1000)
+    resting = pod("idle", node="n0", gpus=4, priority=2000)
+    lower = pod("lower", node="n0", gpus=4, priority=500)
+    ends = pod("ends", node="n1", gpus=8, priority=500, deleting=True)
+    snapshot, unit = cluster(resting, lower, ends, served, lacking, wanted=4, priority=100)
+    assert snapshot.nominations
+    gone = frozenset([resting.uid])
+    ahead = sorted((Unit((each.uid,)) for each in (served, lacking)), key=lambda each: each.pods)
+    found, _ = refusal(
+        snapshot, POLICY, [unit], gone, gone, frozenset(), 0, {}, ahead, preempting=ahead
+    )
+    assert found == TO_OTHERS

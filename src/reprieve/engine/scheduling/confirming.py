@@ -96,11 +96,16 @@ def refusal(
 
 
 def _different(snapshot: Snapshot, units: Sequence[Unit]) -> Iterator[Unit]:
-    """Yield one of those units that request the same with the same priority."""
-    seen = set[tuple[int, tuple[int, ...]]]()
+    """Yield one of those units that request the same with the same priority.
+
+    A unit that is nominated is another one: it may have its victims already.
+    """
+    nominated = {each.uid for each in snapshot.nominations}
+    seen = set[tuple[int, tuple[int, ...], bool]]()
     for unit in units:
         classes = (snapshot.pending[uid].pod_class for uid in unit.pods if uid in snapshot.pending)
-        kind = priority_of(snapshot, unit), tuple(classes)
+        served = not nominated.isdisjoint(unit.pods)
+        kind = priority_of(snapshot, unit), tuple(classes), served
         if kind not in seen:
             seen.add(kind)
             yield unit
