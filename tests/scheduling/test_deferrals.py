@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from kubeworld.units.clock import Clock
@@ -45,12 +45,12 @@ def _record(plane: str) -> PreemptionSpec:
     )
 
 
-def _made() -> tuple[Deferrals, _Idle, _Hand]:
+def _made(owner: Callable[[Unit], str] = lambda unit: "") -> tuple[Deferrals, _Idle, _Hand]:
     idle, hand = _Idle(), _Hand()
     joint = Joint(
         idle=cast("IdleSide", idle), scheduling=cast("SchedulingSide", cast("Any", object()))
     )
-    return Deferrals(joint, cast("Clock", hand)), idle, hand
+    return Deferrals(joint, cast("Clock", hand), owner=owner), idle, hand
 
 
 def test_a_unit_is_put_off_for_five_seconds_while_nothing_is_decided() -> None:
@@ -126,3 +126,19 @@ def test_a_unit_whose_idle_work_has_not_gone_yet_preempts_nobody() -> None:
         {},
         False,
     )
+
+
+def test_nothing_is_evicted_for_pods_of_one_owner_until_a_moment_after_the_first_of_them() -> None:
+    """They are created one after the other, and share their victims."""
+    first, second, other = (Unit((Uid(name),)) for name in ("first", "second", "other"))
+    owners = {first: "job", second: "job", other: ""}
+    deferrals, idle, hand = _made(owners.__getitem__)
+    idle.says = Verdict.NOT_ASKED
+    found = deferrals.of([first, other])
+    assert found.deferred == frozenset({first}) and 0 < found.until[first] < SECOND
+    end = hand.now = found.until[first] - 1
+    assert deferrals.of([first, second]).until.items() >= {first: end + 1, second: end + 1}.items()
+    hand.now = end + 1
+    assert not deferrals.of([first, second]).deferred
+    deferrals.forget(first)  # it preempts, and those that come later are looked at anew
+    assert deferrals.of([second]).deferred == frozenset({second})

@@ -212,6 +212,19 @@ async def test_pods_of_one_job_share_the_room_of_one_victim(tmp_path: Path) -> N
         assert (sum(evicted.values()), cluster.placed("wanted")) == (8, 2)
 
 
+async def test_nobody_is_evicted_for_one_pod_of_a_job_whose_room_another_pod_makes(
+    tmp_path: Path,
+) -> None:
+    """Small is the least for one pod alone; all three have room where large goes."""
+    small = job("small", "b", gpus=1, nodeSelector={HOST: "n0"})
+    large = job("large", "b", gpus=8, nodeSelector={HOST: "n1"})
+    nodes = [node("n0", 4), node("n1", 8)]
+    async with site(tmp_path, nodes, {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(small, large)
+        evicted = await cluster.demand(job("wanted", "a", pods=3, gpus=2, priority="high"))
+        assert (evicted, cluster.placed("wanted")) == ({"large": 8}, 3)
+
+
 async def test_idle_work_is_evicted_for_the_quota_that_a_queued_job_lacks(tmp_path: Path) -> None:
     idle, busy = job("notebook", "a", queued=True), job("tune", "a", queued=True)
     async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:

@@ -32,8 +32,8 @@ from typing import Final
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.cluster.texts import places_of
 from reprieve.engine.mixed import IdlePods, Mixture
-from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.demand_devices import held_devices, least_lacking, priority_of
+from reprieve.engine.scheduling.needless import is_served
 from reprieve.engine.scheduling.nodes.leaving import Delayed, are_named
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import Session
@@ -125,7 +125,7 @@ class _Search:
         places: dict[Uid, str] = {}
         for unit in self.units:
             attempt = session.attempt(unit)
-            if attempt is None or not _is_served(attempt):
+            if attempt is None or not is_served(attempt):
                 return None
             places.update(_places(attempt))
             if attempt.plan is not None:
@@ -217,15 +217,6 @@ class _Search:
     def _devices(self, pods: Collection[Uid]) -> int:
         known = self.slots if all(uid in self.slots for uid in pods) else None
         return held_devices(self.snapshot, self.units, pods, known)[0]
-
-
-def _is_served(attempt: Attempt) -> bool:
-    """Whether a unit is placed, or will be once its victims have left."""
-    if attempt.plan is not None:
-        return True
-    found = attempt.preemption
-    placed = attempt.code is Code.SUCCESS and any(member.bind for member in attempt.members)
-    return placed or (found is not None and bool(found.nominated))
 
 
 def _places(attempt: Attempt) -> Iterator[tuple[Uid, str]]:

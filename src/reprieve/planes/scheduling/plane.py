@@ -129,7 +129,7 @@ class SchedulingPlane:
             (self.stopped, self.unrecorded),
             lambda key: self.preemptions.deadline(key),
         )
-        deferrals = Deferrals(context.joint, context.clock, self._demand_names)
+        deferrals = Deferrals(context.joint, context.clock, self._demand_names, self._owner)
         self._delays = Delays(context, self.state)
         self.preemptions = Preemptions(
             context,
@@ -189,6 +189,11 @@ class SchedulingPlane:
         for row in map(self.state.pod, unit.pods):
             if row is not None:
                 yield pod_lineage(row)
+
+    def _owner(self, unit: Unit) -> str:
+        """Return the uid of the object that creates the pods of a unit one by one; empty: none."""
+        row = None if unit.group else self.state.pod(unit.pods[0])
+        return "" if row is None else row.controller
 
     @property
     def ready(self) -> bool:

@@ -61,7 +61,8 @@ _REMEMBERED: Final = 20_000
 class Deferrals:
     """How long each unit has been delayed; none is where no other plane evicts for it.
 
-    `names`: by what the demand of a unit is known in records.
+    `names`: by what the demand of a unit is known in records. `owner`: uid of the object that
+    creates the pods of a unit one by one; empty without any.
     """
 
     def __init__(
@@ -69,14 +70,18 @@ class Deferrals:
         joint: Joint,
         clock: Clock,
         names: Callable[[Unit], Iterable[str]] = lambda unit: unit.pods,
+        owner: Callable[[Unit], str] = lambda unit: "",
     ) -> None:
         self._names = names
+        self._owner = owner
         self._joint = joint
         self._clock = clock
         # Since when each unit waits, monotonic, by its name; oldest first.
         self._starting: dict[str, int] = {}
         self._undecided: dict[str, int] = {}
         self._patient: dict[str, int] = {}
+        # Likewise by their owner, until one of its units is placed or preempts.
+        self._gathering: dict[str, int] = {}
         # The only pods that may be victims of a unit, by its name.
         self.among: dict[str, frozenset[Uid]] = {}
         # Units for which idle work stays, since fewer devices are evicted by priority, by name.
@@ -105,6 +110,7 @@ class Deferrals:
             for unit, verdict in zip(units, verdicts, strict=True)
         }
         for unit, verdict in zip(units, verdicts, strict=True):
+            gathered = self._gathered(unit, now)
             if unit in deferred:
                 continue
             since = self._patient.get(unit.name, now)
@@ -130,7 +136,15 @@ class Deferrals:
                 without[unit] = idle.going_for(unit.pods)
             if verdict is Verdict.SERVED or (unit in without and self._has_plan(unit)):
                 deferred.add(unit)
+            elif unit not in without and gathered > now:
+                deferred.add(unit)
+                until[unit] = gathered
         return Delayed(frozenset(deferred), frozenset(patient), until, among, without)
+
+    def _gathered(self, unit: Unit, now: int) -> int:
+        """Return when all pods that are created with those of a unit are seen; 0: it is alone."""
+        owner = self._owner(unit)
+        return _since(self._gathering, owner, now) + _ASKED_AGAIN if owner else 0
 
     def _has_plan(self, unit: Unit) -> bool:
         """Whether the last record of a unit's demand is one of this plane."""
@@ -157,6 +171,7 @@ class Deferrals:
         self._starting.pop(unit.name, None)
         self._undecided.pop(unit.name, None)
         self._patient.pop(unit.name, None)
+        self._gathering.pop(self._owner(unit), None)
         self.among.pop(unit.name, None)
         self.by_priority.pop(unit.name, None)
 

@@ -8,7 +8,7 @@ thread. Source: the design's "How data flows" and "Processes and time".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -23,6 +23,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.plan_faults import PlanFault, PlanRefused
 from reprieve.engine.scheduling.gangs.cycle import GangGroup
 from reprieve.engine.scheduling.gangs.job import NO_JOBS, JobOptions
+from reprieve.engine.scheduling.needless import needed_victims
 from reprieve.engine.scheduling.nodes.leaving import NONE_DEFERRED, Delayed, left_out
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.plugins import PostFilter
@@ -81,7 +82,8 @@ def decide(
     `glances`: those of the units that are placed first, as far as they fit, if the first does not.
     """
     wall = clock.wall() // SECOND if policy.timed else 0
-    session = Session(
+    begin = partial(
+        Session,
         snapshot,
         policy,
         plugins=plugins,
@@ -92,17 +94,52 @@ def decide(
         scorers=scorers,
         preempt_pod=preempt_pod,
         holds=holds,
-        waits=waits,
     )
+    session = begin(waits=waits)
     decided, left = _glance(session, units, glances, clock)
     if decided:
         return decided, left
+    question = _Question(snapshot, policy, clock, overdue, wall, jobs, holds, sampled)
+    decided, left = _in_order(session, units, question, waits)
+    attempts = [each.attempt for each in decided if each.attempt is not None]
+    if len(attempts) == len(decided):
+        among = needed_victims(snapshot, attempts, lambda given: begin(waits=given), waits)
+        if among:
+            fewer = replace(waits, among={**waits.among, **among})
+            decided, others = _in_order(
+                begin(waits=fewer), [each.unit for each in decided], question, fewer
+            )
+            left = [*others, *left]
+    return decided, left
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a slice is decided on; `wall`: Unix seconds, for a policy that is timed."""
+
+    snapshot: Snapshot
+    policy: Policy
+    clock: Clock
+    overdue: frozenset[Uid]
+    wall: int
+    jobs: JobOptions
+    holds: Mapping[Unit, Mapping[Uid, Hold]]
+    sampled: Callable[[], bool]
+
+
+def _in_order(
+    session: Session, units: list[Unit], question: _Question, waits: Delayed
+) -> tuple[list[Decided], list[Unit]]:
+    """Decide units one after the other for the time of a slice; return who is left."""
+    snapshot, policy, clock = question.snapshot, question.policy, question.clock
+    overdue, wall, jobs = question.overdue, question.wall, question.jobs
+    decided: list[Decided] = []
     before = start = clock.monotonic()
     for number, unit in enumerate(units):
         if number and before - start >= _SLICE:
             return decided, units[number:]
         at_work_on(unit.name)
-        held = holds.get(unit, {})
+        held = question.holds.get(unit, {})
         try:
             attempt = session.attempt(unit)
             faults = _faults(session, policy, attempt, wall, jobs, held, overdue, waits)
@@ -116,7 +153,7 @@ def decide(
         if faults:
             return [*decided, Decided(unit, None, took, PlanRefused(faults))], units[number + 1 :]
         made = partial(_input, snapshot, policy, unit, tuple(decided), overdue, wall, held, waits)
-        decided.append(_decided(unit, attempt, took, made, sampled))
+        decided.append(_decided(unit, attempt, took, made, question.sampled))
         before = clock.monotonic()
     return decided, []
 
