@@ -110,6 +110,25 @@ def test_only_what_has_become_idle_since_goes_where_idle_work_could_have_gone_be
     assert (found.allows(before), found.allows(later)) == (False, True)
 
 
+@pytest.mark.parametrize("said", ["NotAsked", "Declined"])
+def test_idle_work_that_its_priority_allowed_to_go_for_the_preemptor_stays(said: str) -> None:
+    """It was a candidate then, idle or busy, so that it does not go for the return of another."""
+    found = debt(record(victim("b1", "owner/bob"), said=said, preemptor_priority=1000))
+    assert found is not None
+    assert found == Debt(2, None if said == "NotAsked" else AT, 1000)
+    later = workload("w", idle_since=ago(800))
+    allowed = [found.allows(replace(later, precedence=each)) for each in (999, 1000, 2000)]
+    assert allowed == [False, True, True]
+
+
+def test_the_highest_priority_counts_of_several_plans_for_one_preemptor() -> None:
+    lost = (record(victim("b1", "owner/bob"), preemptor_priority=5),)
+    more = record(victim("b2", "owner/bob"), seconds=5, preemptor_priority=9)
+    other = record(victim("b3", "owner/bob"), by="owner/other", seconds=1, preemptor_priority=99)
+    found = debt(*lost, other, more)
+    assert found is not None and found.above == 9
+
+
 @pytest.mark.parametrize(
     ("owed", "taken"),
     [(None, []), (Debt(3), []), (Debt(4), ["idle"]), (Debt(4, ago(1100)), []), (Debt(4, AT), [])],

@@ -72,6 +72,7 @@ class Judge:
     told: Counter[str] = field(default_factory=Counter)
     together: bool = False
     displaced_at: dict[str, int] = field(default_factory=dict)
+    displaced_by: dict[str, str] = field(default_factory=dict)
     mixed: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -119,9 +120,9 @@ class Judge:
         job.unused += unused
         self.board.leaves(name)
 
-    def displaced(self, name: str, now: int) -> None:
+    def displaced(self, name: str, now: int, by: str) -> None:
         """A run is stopped for a job of higher priority: it falls back to its last save."""
-        self.displaced_at[name] = now
+        self.displaced_at[name], self.displaced_by[name] = now, by
         job = self.jobs[name]
         progress, _, unused = self.lived(name, now)
         job.kept = self._saved(job, now)
@@ -131,6 +132,7 @@ class Judge:
     def reclaimed(self, name: str, now: int) -> None:
         """An idle run is stopped: its job is over, or comes back when it would have been used."""
         self.displaced_at[name] = now
+        self.displaced_by.pop(name, None)
         job = self.jobs[name]
         progress, since, unused = self.lived(name, now)
         assert since is not None, f"{name} is busy"
@@ -190,6 +192,11 @@ class Judge:
             devices = self._held(victims)
             if self._returned(demand, now):
                 assert devices <= self.jobs[demand].devices, "more than it has lost"
+                if demand in self.displaced_by:
+                    before = self.board.jobs[self.displaced_by[demand]].priority
+                    lowest = min(self.board.jobs[each].priority for each in victims)
+                    assert lowest >= before, "who displaced it could have had them evicted"
+                    self.told["by debt to a priority"] += 1
                 self.told["by debt"] += 1
                 return
             self._fewest(widths[0], long[: last + 1], devices)

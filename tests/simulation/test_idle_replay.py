@@ -100,7 +100,7 @@ def judged(
                 judge.preempts(one.preemptor, names, leaving, at, claims)
                 claims[one.preemptor] = False
                 for name in names:
-                    judge.displaced(name, at)
+                    judge.displaced(name, at, one.preemptor)
                 leaving += names
                 continue
             plans = [one]
@@ -232,8 +232,8 @@ def test_a_job_that_was_placed_is_not_tried_again_at_that_instant(seed: int, rou
         (15, 12, "for a demand"),
         (22, 20, "always"),
         (28, 1, "others would have been first"),
-        (30, 10, "overtook"),
-        (32, 19, "by debt"),
+        (12, 3, "overtook"),
+        (14, 3, "by debt to a priority"),
     ],
 )
 def test_idle_work_goes_for_whom_it_makes_room(seed: int, round_: int, held: str) -> None:
@@ -405,7 +405,7 @@ def _judged_with_quota(done: Replay, nodes: tuple[int, int], rules: Rules) -> Co
                     there = judge.board.where.keys() - set(leaving)
                     gone = [name for name in gone if name in there]
                     for name in gone:
-                        judge.displaced(name, at)
+                        judge.displaced(name, at, one.preemptor)
                     leaving += gone
                     continue
                 if one.preemptor in leaving:  # it has left, and waits again

@@ -62,6 +62,20 @@ async def test_idle_work_that_could_not_go_for_the_demand_goes_for_the_return_of
         )
 
 
+async def test_idle_work_of_a_lower_priority_than_the_demand_stays_for_the_return_of_its_victim(
+    tmp_path: Path,
+) -> None:
+    """Priority allowed to evict it for the demand in the place of bob."""
+    idle, busy = deployment("ann", "b", priority="low"), deployment("bob", "b")
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, busy)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", priority="high", opted=False))
+        assert (evicted, cluster.placed("wanted"), cluster.placed("ann")) == ({"bob": 4}, 1, 1)
+        (record,) = (await cluster.client.list(PREEMPTIONS, Preemption)).items
+        assert record.spec.preemptor_priority == 1000
+
+
 @pytest.mark.thorough
 async def test_no_more_idle_work_goes_for_a_return_than_was_lost(tmp_path: Path) -> None:
     idle, busy = deployment("ann", "b", gpus=6, priority="high"), deployment("bob", "b", gpus=2)

@@ -80,7 +80,8 @@ class Beside:
     `placed`: the scheduling plane placed the demand's pods with the victims gone. `mixed`: idle
     work and work of lower priority go together. `queued`: roots of victims that hold quota, by
     uid. `former`: stages of former records of the demand. `depth` and `debt_of` of the chain of
-    displacements that the preemptor stands in.
+    displacements that the preemptor stands in. `priority`: that of the preemptor, where all work of
+    a lower one could be evicted.
     """
 
     planes: tuple[Plane, ...]
@@ -91,6 +92,7 @@ class Beside:
     former: tuple[Stage, ...] = ()
     depth: int = 1
     debt_of: str = ""
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class JointRecord:
     frees: tuple[tuple[bool, bool], ...]
     depth: int
     debt_of: str
+    priority: int | None
 
 
 _MIXED: Final = (Plane.IDLE, Plane.SCHEDULING)
@@ -132,6 +135,7 @@ def joint_record(plan: Plan, beside: Beside) -> JointRecord:
         tuple(_frees(plan, victim, beside) for victim in plan.victims),
         beside.depth,
         beside.debt_of,
+        beside.priority,
     )
 
 

@@ -60,6 +60,7 @@ def with_joint(spec: PreemptionSpec, plan: Plan, beside: Beside | None) -> Preem
         rejected=_rejected(said),
         depth=said.depth,
         debt_of=said.debt_of,
+        preemptor_priority=said.priority,
     )
 
 

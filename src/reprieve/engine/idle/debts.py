@@ -5,10 +5,10 @@ one and those for the same preemptor in the minute before. The debt is the devic
 less those that were evicted for its return since. There is none where the preemptor had been
 displaced itself (depth 2 is the end).
 
-Idle work that could have gone for the preemptor stays: only where the idle plane was not to be
-asked may all of it go for the return. Else that may go which has become idle since: what was idle
-before may have helped by its priority, or beside others. Source: the design's
-"Where the planes meet".
+Idle work that could have gone for the preemptor stays. Where the idle plane was to be asked that
+may go which has become idle since: what was idle before may have helped by its priority, or beside
+others. Where lower priorities could be evicted for the preemptor, work of a lower one than its own
+stays in any case. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Loss:
     """A displacement of the demand.
 
     `name` orders those of one instant; `whom`: the preemptor's lineage; `asked`: the idle plane
-    was to be asked for the preemptor.
+    was to be asked for the preemptor; `priority`: its own, where lower ones could be evicted.
     """
 
     at: Nanos
@@ -42,6 +42,7 @@ class Loss:
     devices: int
     depth: int
     asked: bool
+    priority: int | None = None
 
 
 def debt(losses: Collection[Loss], chosen: Iterable[tuple[Nanos, int]], now: Nanos) -> Debt | None:
@@ -59,4 +60,6 @@ def debt(losses: Collection[Loss], chosen: Iterable[tuple[Nanos, int]], now: Nan
     left -= sum(devices for at, devices in chosen if own[0].at <= at <= now)
     if left <= 0 or any(each.depth > 1 for each in own):
         return None
-    return Debt(left, last.at if any(each.asked for each in own) else None)
+    since = last.at if any(each.asked for each in own) else None
+    above = max((e.priority for e in own if e.priority is not None), default=None)
+    return Debt(left, since, above)

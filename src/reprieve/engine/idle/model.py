@@ -175,7 +175,8 @@ class Workload:
     resource name over all owned pods. `pods`: all and only the owned pods that still exist.
     `released`: when the last of them went away, None while one exists or when that was not seen.
     `unit`: the group, `namespace/name`, with which it is evicted as a whole; empty for none.
-    `precedence`: the priority of a demand that another plane of the process gives its room to.
+    `precedence`: the priority of a demand that another plane of the process gives its room to, and
+    of idle work where a debt asks for it.
     Before `preempts_from` nobody is evicted for it. `rank`: by the order of victims of somebody
     else; the lower one goes first.
     """
@@ -249,13 +250,17 @@ class Debt:
     """What may be evicted for work that returns after it was displaced.
 
     `devices`: no more than it lost. `since`: only what could not go yet then; None: all idle work.
+    `above`: what has a lower priority than this could have gone then, and stays.
     """
 
     devices: int
     since: Nanos | None = None
+    above: int | None = None
 
     def allows(self, workload: Workload) -> bool:
         """Whether idle work may be evicted for the return at all."""
+        if self.above is not None and workload.precedence < self.above:
+            return False
         idle = workload.status.idle_since
         if self.since is None or idle is None:
             return idle is not None

@@ -64,7 +64,7 @@ def is_served(attempt: Attempt) -> bool:
 def _owned(
     snapshot: Snapshot, attempts: Sequence[Attempt], waits: Delayed
 ) -> Iterator[frozenset[Unit]]:
-    """Yield the units of each owner for which nobody has named victims yet."""
+    """Yield the units of each owner whose victims no other plane names."""
     found: dict[tuple[str, str], list[Unit]] = {}
     for attempt in attempts:
         unit = attempt.unit

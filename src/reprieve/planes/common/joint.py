@@ -210,6 +210,7 @@ class Joint:
         placed: bool = False,
         mixed: bool = False,
         queued: Collection[str] = (),
+        priority: int | None = None,
     ) -> Beside | None:
         """Return what the record of a plan for a demand states of other planes; None without any.
 
@@ -227,4 +228,5 @@ class Joint:
             mixed=mixed,
             depth=len(chain) + 1,
             debt_of=chain[0] if chain else "",
+            priority=priority,
         )

@@ -246,7 +246,10 @@ class IdleDecider:
             }
         for key, victims in preempted.items():
             devices = {name: self._devices[name] for name in victims}
-            self._chains.displaced(now, key, devices, asked=self._answers.decides)
+            by_priority = isinstance(found, Placements)
+            priority = self._precedence(self._jobs[key][0]) if by_priority else None
+            asked = self._answers.decides
+            self._chains.displaced(now, key, devices, asked=asked, priority=priority)
 
     def _note(self, found: Placements, now: Nanos) -> None:
         """Record which jobs run."""
@@ -424,8 +427,9 @@ class IdleDecider:
             if held.status.phase in _PART:
                 if held.status.phase is Phase.IDLE:
                     held.status = self._looked_at(held, pods[key], now)
+                job, number, precedence = held.job, held.number, self._precedence(held.job)
                 rows.append(
-                    idle_workload(held.job, held.number, self._settings, held.status, pods[key])
+                    idle_workload(job, number, self._settings, held.status, pods[key], precedence)
                 )
             else:
                 most -= held.job.devices  # what neither is free, nor idle, nor on its way

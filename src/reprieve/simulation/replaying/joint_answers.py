@@ -101,13 +101,19 @@ class Chains:
         self._chosen: defaultdict[str, list[tuple[Nanos, int]]] = defaultdict(list)
 
     def displaced(
-        self, now: Nanos, preemptor: str, victims: Mapping[str, int], *, asked: bool
+        self,
+        now: Nanos,
+        preemptor: str,
+        victims: Mapping[str, int],
+        *,
+        asked: bool,
+        priority: int | None = None,
     ) -> None:
-        """Record a preemption; `victims`: with their devices, `asked` as in `Loss`."""
+        """Record a preemption; `victims`: with their devices, the others as in `Loss`."""
         depth = self.depth(preemptor, now) if preemptor else 1
         for job, devices in victims.items():
             self._lately(job, now).append(
-                Loss(now, f"{now:020}/{preemptor}", preemptor, devices, depth, asked)
+                Loss(now, f"{now:020}/{preemptor}", preemptor, devices, depth, asked, priority)
             )
         if preemptor:
             self._chosen[preemptor].append((now, sum(victims.values())))

@@ -48,7 +48,8 @@ def debt_of(
         if gone:
             asked = _said_by_idle(record) != _COULD_NOT
             devices, name = _devices(gone, names), record.metadata.name
-            losses.append(Loss(at, name, spec.preemptor_lineage, devices, spec.depth, asked))
+            whom, priority = spec.preemptor_lineage, spec.preemptor_priority
+            losses.append(Loss(at, name, whom, devices, spec.depth, asked, priority))
     return debt(losses, chosen, now)
 
 

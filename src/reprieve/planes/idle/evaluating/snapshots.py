@@ -99,6 +99,8 @@ class Snapshots:
         gangs = {gang_of(row) for row in found if row.status.phase is Phase.PENDING_GPU}
         rows, speakers = joined(found, {gang: self._members(gang) for gang in gangs - {""}})
         rows = tuple(map(self._delayed, rows)) if self._watches.limits is not None else rows
+        if any(debt is not None and debt.above is not None for debt in debts.values()):
+            rows = tuple(map(self._with_priority, rows))
         pods_of = {row.key: row.pods for row in rows}
         claims = {
             root: whom if whom is None else speakers.get(whom, whom)
@@ -144,6 +146,13 @@ class Snapshots:
         delay = limits.delay(records, otherwise)
         until = Nanos(waits_since(waiting, row.created) + delay)
         return replace(row, preempts_from=until) if delay else row
+
+    def _with_priority(self, row: Workload) -> Workload:
+        """Return idle work with the highest priority of its pods."""
+        if row.status.phase is not Phase.IDLE:
+            return row
+        pods = self._ownership.pods_of(row.root)
+        return replace(row, precedence=max((pod.priority for pod in pods), default=0))
 
     def _with_gang(self, row: Workload, nodes: list[Node] | None) -> Workload:
         """Return a pending member of a gang of ours with those members that no node was tried for.

@@ -206,12 +206,14 @@ class Preemptions:
         """Return what the record of a plan that was decided just now states of other planes."""
         context, pods = self._context, _pods_of(plan, preemptor)
         row = next((row for uid in pods if (row := self._state.pod(uid)) is not None), None)
+        whole = self._state.group(preemptor.unit.group) if preemptor.unit.group else row
         return context.joint.beside(
             context.governor,
             None if row is None else pod_participant(row),
             context.clock.wall(),
             idle=self._deferrals.rejection(preemptor.unit),
             mixed=self._deferrals.is_mixed(preemptor.unit),
+            priority=None if whole is None else whole.priority,
         )
 
     async def _carry(
