@@ -64,6 +64,9 @@ class Town:
     def resolved(self, kind: JobKind, job: Json) -> Json:
         return {**job, RUNTIME: self.runtime} if self.runtime else job
 
+    def outgrown(self, namespace: str, pod: Json) -> tuple[str, tuple[str, ...]]:
+        return "", ()
+
     def is_leaving(self, workload: str) -> bool:
         return workload in self.leaving
 

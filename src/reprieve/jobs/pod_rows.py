@@ -10,27 +10,30 @@ from typing import Final
 
 from reprieve.jobs.model import Beside, JobKind, PassesOn, PodSetSource, Test
 
-__all__ = ["GATED"]
+__all__ = ["GATED", "POD"]
 
 _READY: Final = [Test(condition="Ready"), Test(field="status.phase", values=["Succeeded"])]
+
+
+POD: Final = JobKind(
+    api_version="v1",
+    kind="Pod",
+    plural="pods",
+    framework="pod",
+    gate="kueue.x-k8s.io/admission",
+    pod_sets=[PodSetSource("", index="kueue.x-k8s.io/pod-group-pod-index")],
+    succeeded=[Test(field="status.phase", values=["Succeeded"])],
+    failed=[Test(field="status.phase", values=["Failed"])],
+    ready=_READY,
+    message="status.message",
+)
 
 
 def _rows() -> tuple[JobKind, ...]:
     groups = "leaderworkerset.sigs.k8s.io"
     whole = "spec.leaderWorkerTemplate"
     return (
-        JobKind(
-            api_version="v1",
-            kind="Pod",
-            plural="pods",
-            framework="pod",
-            gate="kueue.x-k8s.io/admission",
-            pod_sets=[PodSetSource("", index="kueue.x-k8s.io/pod-group-pod-index")],
-            succeeded=[Test(field="status.phase", values=["Succeeded"])],
-            failed=[Test(field="status.phase", values=["Failed"])],
-            ready=_READY,
-            message="status.message",
-        ),
+        POD,
         JobKind(
             api_version="apps/v1",
             kind="Deployment",

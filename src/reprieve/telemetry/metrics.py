@@ -66,7 +66,7 @@ class Metrics:
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
     Quota: `held_pairs`, how many are held; `loop_members`, how many lineages are in
     loops; `unproven`, preemptions that were left out for want of nodes; `kueue_leads` 0 or 1;
-    `webhook_refused` by reason.
+    `beyond_admission`, pods that ran beyond what was admitted; `webhook_refused` by reason.
     `harm_exhausted`: accounts that are used up, by harm budget.
     Disruptions: `disruptions`, one for each displaced unit, by its rule; `disruption_failures`,
     calls by which one could not be written; `lineage_displacements`, how often the lineage of
@@ -221,6 +221,11 @@ class Metrics:
             "quota_unproven_preemptions",
             "Preemptions left out because the preemptor would still fit on no nodes.",
             "cluster_queue",
+        )
+        self.beyond_admission = self._counter(
+            "quota_pods_beyond_admission",
+            "Pods that ran beyond what was admitted, by why.",
+            "reason",
         )
         self.preemption_gap = self._histogram(
             "preemption_gap_ratio",

@@ -23,6 +23,9 @@ __all__ = [
     "conflicting_workload",
     "exposed",
     "orphaned",
+    "released_text",
+    "resized_text",
+    "resizing_refused",
     "set_not_gated",
     "surplus_replica",
     "surplus_replicas",
@@ -58,6 +61,31 @@ def surplus_text(group: str, count: int) -> str:
     return (
         f"pod group '{group}' may have {count} pods and has them: this one is one more, and stays "
         "gated until one of them is deleted, or the group is queued again with more"
+    )
+
+
+def resized_text(workload: str, resources: Sequence[str]) -> str:
+    """Return why a pod is ended that requests more since it was resized in place."""
+    return (
+        f"this pod was changed while it ran, and requests more {', '.join(resources)} than its "
+        f"Workload '{workload}' was admitted for: it is ended after a minute unless it is resized "
+        "to what was admitted"
+    )
+
+
+def released_text(workload: str) -> str:
+    """Return why a pod is ended that its job does not control any more."""
+    return (
+        f"this pod was made for Workload '{workload}' and no job controls it any more: it runs "
+        "without quota, and is ended after a minute"
+    )
+
+
+def resizing_refused(workload: str, resources: Sequence[str]) -> str:
+    """Return why a pod may not be resized in place."""
+    return (
+        f"spec: Forbidden: Workload '{workload}' was admitted for pods that request less "
+        f"{', '.join(resources)}; a job that needs more is changed itself, and queued again"
     )
 
 

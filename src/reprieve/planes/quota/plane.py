@@ -256,8 +256,10 @@ class QuotaPlane:
                 tasks.create_task(persistent(self._housekeeping, clock, log, "housekeeping"))
                 tidying = self.preemptions.book.keep_few
                 tasks.create_task(persistent(tidying, clock, log, "the removal of old records"))
-                lone = self.jobs.lone_pods.run
-                tasks.create_task(persistent(lone, clock, log, "the look for pods without quota"))
+                for look in (self.jobs.lone_pods.run, self.jobs.marked_pods.run):
+                    tasks.create_task(
+                        persistent(look, clock, log, "the look for pods without quota")
+                    )
                 tasks.create_task(
                     persistent(self._in_use.run, clock, log, "holding what is in use")
                 )

@@ -19,9 +19,10 @@ from reprieve.jobs.pods import TOPOLOGY_GATE
 from reprieve.jobs.writing import WORKLOAD, Conflicting, Injection
 from reprieve.planes.quota.watches import Watches
 
-__all__ = ["injections", "mark_of"]
+__all__ = ["POD_SET", "injections", "mark_of"]
 
-_POD_SET: Final = "kueue.x-k8s.io/podset"
+#: Label of pods: the pod set that they are of.
+POD_SET: Final = "kueue.x-k8s.io/podset"
 _LOCAL_QUEUE: Final = "kueue.x-k8s.io/local-queue-name"
 _CLUSTER_QUEUE: Final = "kueue.x-k8s.io/cluster-queue-name"
 # Names may be longer than values of labels, and the reference gives the ClusterQueue's only where
@@ -53,7 +54,7 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
     for assigned in admission.pod_set_assignments:
         selector: dict[str, str] = {}
         tolerations: list[Json] = []
-        labels = {_POD_SET: assigned.name, **queues}
+        labels = {POD_SET: assigned.name, **queues}
         annotations = {WORKLOAD: workload.metadata.name}
         for flavor in dict.fromkeys((assigned.flavors or {}).values()):
             held = watches.flavors.cache.named("", flavor)
@@ -85,7 +86,7 @@ def mark_of(workload: Workload) -> tuple[str, str]:
     Pods of other Workloads may have it, too; their annotation names another Workload.
     """
     queue = workload.spec.queue_name
-    return (_LOCAL_QUEUE, queue) if _VALUE.fullmatch(queue) else (_POD_SET, "")
+    return (_LOCAL_QUEUE, queue) if _VALUE.fullmatch(queue) else (POD_SET, "")
 
 
 def _asks(request: TopologyRequest | None) -> bool:

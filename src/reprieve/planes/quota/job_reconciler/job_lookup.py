@@ -23,6 +23,7 @@ __all__ = [
     "QUEUE_NAME",
     "JobLookup",
     "is_of_one_pod",
+    "is_of_pods",
     "job_key",
     "queue_name",
     "set_workload_keys",
@@ -83,6 +84,12 @@ def is_of_one_pod(workload: Workload) -> bool:
     owners = workload.metadata.owner_references or ()
     alone = len(owners) == 1 and (owners[0].api_version, owners[0].kind) == ("v1", "Pod")
     return alone and not _is_group(workload)
+
+
+def is_of_pods(workload: Workload) -> bool:
+    """Return whether a Workload belongs to pods that are queued by themselves, or by their set."""
+    owners = {each.kind for each in workload.metadata.owner_references or ()}
+    return _is_group(workload) or owners == {"Pod"}
 
 
 class JobLookup:

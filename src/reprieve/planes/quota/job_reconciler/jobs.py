@@ -49,6 +49,7 @@ from reprieve.planes.quota.job_reconciler.remaining_pods import has_remaining_po
 from reprieve.planes.quota.job_reconciler.resumed_jobs import ResumedJobs
 from reprieve.planes.quota.pod_reconcilers.gated_sets import SetReconciler
 from reprieve.planes.quota.pod_reconcilers.lone_pods import LonePods
+from reprieve.planes.quota.pod_reconcilers.marked_pods import MarkedPods
 from reprieve.planes.quota.pod_reconcilers.pod_groups import GroupReconciler
 from reprieve.planes.quota.pod_reconcilers.pod_lookup import GROUP_PREFIX
 from reprieve.planes.quota.pod_reconcilers.pod_steps import PodSteps
@@ -115,6 +116,7 @@ class JobReconciler:
         writers = self._writer, steps.writer
         self._leaving = LeavingJobs(context, state, self._workloads, jobs.pods, *writers, again)
         self.lone_pods = LonePods(context, jobs.pods, steps)
+        self.marked_pods = MarkedPods(context, state, jobs.pods, steps)
         exposure = ExposureEvents(watches, state, composer)
         self._pods = PodReconciler(context, state, steps, self._workloads, workloads, exposure)
         self._groups = GroupReconciler(

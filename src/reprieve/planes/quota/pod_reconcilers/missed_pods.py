@@ -39,6 +39,9 @@ class Graces:
     def __init__(self) -> None:
         self._since: dict[Uid, int] = {}
 
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._since
+
     def left(self, uid: str, now: int) -> int:
         """Return how long a pod still has, from the first time that it is checked."""
         since = self._since.setdefault(Uid(uid), now)

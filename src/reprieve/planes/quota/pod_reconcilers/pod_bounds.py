@@ -7,6 +7,8 @@ called: neither proves that a pod requests what its pod set was admitted for. Bo
 2. another resource: what the pod set's template requests, with LimitRanges and overhead
 3. requests that cannot be counted, such as devices of a claim that is made later: none
 
+Of pods that run, resized in place, the resources that the quota covers are compared alone.
+
 Source: specification of the quota plane, section 10.4; the rule is Reprieve's own.
 """
 
@@ -25,27 +27,29 @@ from reprieve.intake.quota_requests import UnreadableRequest, amounts_of
 from reprieve.intake.quota_workloads import PodSetRows
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.pod_sets import pod_sets_of
-from reprieve.jobs.pods import PARENT, annotations_of, controller_of, role_of
+from reprieve.jobs.pods import controller_of, labels_of, role_of
+from reprieve.planes.quota.job_reconciler.injections import POD_SET
+from reprieve.planes.quota.state import QuotaState
 
-__all__ = ["BEYOND", "beyond_admission", "pod_beyond_admission"]
+__all__ = ["BEYOND", "beyond_admission", "outgrown", "pod_beyond_admission"]
 
 #: Reason of the condition of a pod that requests more than is admitted.
 BEYOND: Final = "ExceedsAdmission"
 
 
 def pod_beyond_admission(
-    kind: JobKind, pod: Json, workload: Workload, rows: PodSetRows
+    kind: JobKind, pod: Json, workload: Workload, rows: PodSetRows, *, of_set: bool
 ) -> tuple[str, ...] | None:
     """Return the resources of which a pod requests more than its role was admitted for.
 
-    As of `beyond_admission`.
+    As of `beyond_admission`. `of_set`: it is known that a set that is queued made the pod.
     """
     role = role_of(pod)
     admitted = next((each for each in workload.spec.pod_sets if each.name == role), None)
     if admitted is None:
         return None
     (asked,) = pod_sets_of(kind, pod)
-    if PARENT in annotations_of(pod) and controller_of(pod):
+    if of_set:
         # Other webhooks add containers to the pods of a set, which no quota counts.
         asked = {**asked, "template": _known_containers(asked["template"], admitted)}
     return beyond_admission({**asked, "name": role}, workload, rows)
@@ -70,6 +74,29 @@ def beyond_admission(asked: Json, workload: Workload, rows: PodSetRows) -> tuple
     bounds = {**bounds, **_held(held, admitted)}
     more = [each for each, amount in wanted.items() if amount > bounds.get(each, 0)]
     return tuple(sorted(more)) or None
+
+
+def outgrown(state: QuotaState, pod: Json, workload: Workload) -> tuple[str, ...]:
+    """Return the resources of its quota of which a pod that runs requests more than was admitted.
+
+    A pod that names no pod set of the Workload is compared with each of them.
+    """
+    admission, rows = workload.status.admission, state.pod_rows(workload.metadata.namespace)
+    if admission is None:
+        return ()
+    queue = state.configuration.cluster_queues.get(admission.cluster_queue)
+    known = {each.name: each for each in workload.spec.pod_sets}
+    name = labels_of(pod).get(POD_SET, "")
+    found: tuple[str, ...] = ()
+    for pod_set in (known[name],) if name in known else known.values():
+        template = {"spec": pod["spec"]}
+        if controller_of(pod):
+            template = _known_containers(template, pod_set)
+        more = beyond_admission({"name": pod_set.name, "template": template}, workload, rows)
+        found = tuple(e for e in more or () if queue is None or queue.group_of(e) is not None)
+        if not found:
+            break
+    return found
 
 
 def _requests(pod_set: PodSet | Json, rows: PodSetRows) -> Mapping[str, int] | None:

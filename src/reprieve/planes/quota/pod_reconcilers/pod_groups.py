@@ -257,7 +257,8 @@ class GroupReconciler:
 
     def _beyond(self, kind: JobKind, pod: Json, workload: Workload) -> tuple[str, ...] | None:
         rows = self._state.pod_rows(workload.metadata.namespace)
-        return pod_beyond_admission(kind, pod, workload, rows)
+        of_set = self._pods.is_of_its_set(pod)
+        return pod_beyond_admission(kind, pod, workload, rows, of_set=of_set)
 
     def _runs(self, at: str, members: Sequence[Json]) -> bool:
         """Return whether a member runs, and is not past its grace period."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubeworld.objects.paths import Json
+from kubeworld.objects.paths import Json, first
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.pods import PARENT, annotations_of, controller_of, group_of, is_managed
 from reprieve.planes.quota.pod_reconcilers.pod_records import (
@@ -24,6 +24,7 @@ __all__ = ["GROUP_PREFIX", "PodLookup", "group_key"]
 
 #: Of the keys under which groups are looked at; no kind has such a name.
 GROUP_PREFIX: Final = "group|"
+_MADE: Final = ("apps/v1", "StatefulSet")
 
 
 def group_key(namespace: str, group: str) -> str:
@@ -48,6 +49,25 @@ class PodLookup:
     def below(self, kind: JobKind, namespace: str, name: str) -> list[Json]:
         """Return the pods of one set, by name."""
         return self._by(SET, set_key(kind, namespace, name))
+
+    def is_of_its_set(self, pod: Json) -> bool:
+        """Return whether the set that a pod states to stand below is there and controls it.
+
+        The pods of some kinds are controlled by StatefulSets that their set has made.
+        """
+        parent = self._parents.get(annotations_of(pod).get(PARENT, ""))
+        if parent is None or parent.passes_on is None:
+            return False
+        namespace, name = pod["metadata"]["namespace"], owner_name(parent.passes_on, pod)
+        held = self._watches.jobs[parent.key].cache.named(namespace, name) if name else None
+        if held is None:
+            return False
+        if parent.passes_on.set_label:
+            return any(
+                each.get("controller") and (each.get("apiVersion"), each.get("kind")) == _MADE
+                for each in first(pod, "metadata.ownerReferences") or ()
+            )
+        return controller_of(pod) == held.uid
 
     def owner(self, pod: Json) -> str:
         """Return whose pods are counted together: those of one controller, or of one group."""

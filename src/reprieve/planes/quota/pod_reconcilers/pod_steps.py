@@ -7,7 +7,9 @@ again only after a growing pause. Source: specification of the quota plane, sect
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from kubeworld.objects.paths import Json, first
 from kubeworld.objects.pods import is_over
@@ -30,7 +32,7 @@ from reprieve.planes.quota.watches import Watches
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import NO_SURPLUS, NOT_GATED, surplus_text
 
-__all__ = ["PodSteps", "Why"]
+__all__ = ["NEVER_GATED", "Overrun", "PodSteps", "Why"]
 
 
 class Why(StrEnum):
@@ -40,7 +42,20 @@ class Why(StrEnum):
     NOT_ADMITTED = "NotAdmitted"
     NO_WORKLOAD = "NoMatchingWorkload"
     NOT_GATED = "NotGated"
+    RESIZED = "ExceedsAdmission"
+    RELEASED = "ReleasedByJob"
     EVICTED = "WorkloadEvictedDueTo"
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """Why a pod runs beyond what is admitted, and how its owner is notified of that."""
+
+    why: Why
+    text: str
+
+
+NEVER_GATED: Final = Overrun(Why.NOT_GATED, NOT_GATED)
 
 
 class PodSteps:
@@ -105,23 +120,35 @@ class PodSteps:
         )
         return True
 
-    async def reclaim(self, kind: JobKind, pod: Json, at: str) -> None:
-        """End a pod that runs without quota after its grace; `at`: what is looked at again then."""
+    async def reclaim(
+        self, kind: JobKind, pod: Json, at: str, overrun: Overrun = NEVER_GATED
+    ) -> None:
+        """End a pod that runs beyond what is admitted, after its grace.
+
+        `at`: what is looked at again then; empty where somebody looks again by himself.
+        """
         if first(pod, "metadata.deletionTimestamp") or is_over(pod):
             return
-        self._composer.announce(kind, pod, EventText("Warning", "NotGated", NOT_GATED))
-        if not self._context.gates_pods:
-            return
+        why, text = overrun.why, overrun.text
         clock, metadata = self._context.clock, pod["metadata"]
+        self._composer.announce(kind, pod, EventText("Warning", why, text))
+        if why is Why.NOT_GATED and not self._context.gates_pods:
+            return
+        if metadata["uid"] not in self._graces:
+            self._context.metrics.beyond_admission.labels(why).inc()
         left = self._graces.left(metadata["uid"], clock.monotonic())
         if left > 0:
-            self._again(at, Nanos(clock.wall() + left))
+            self._look_again(at, Nanos(clock.wall() + left))
             return
-        if not self._may_delete(kind, pod, at):
+        if not self._may_delete(kind, pod, at, is_seen=not at):
             return
-        if await self.writer.terminate(pod, Why.NOT_GATED, NOT_GATED):
-            log.info("pod %s/%s is terminated: it ran without quota", kind.kind, metadata["name"])
-            self._composer.announce(kind, pod, EventText("Normal", "Stopped", NOT_GATED))
+        if await self.writer.terminate(pod, why, text):
+            log.info("pod %s/%s is terminated: %s", kind.kind, metadata["name"], text)
+            self._composer.announce(kind, pod, EventText("Normal", "Stopped", text))
+
+    def _look_again(self, at: str, due: Nanos) -> None:
+        if at:
+            self._again(at, due)
 
     async def turn_away(self, kind: JobKind, pod: Json, group: str, count: int) -> None:
         """Hold back or delete a pod that is one more than the `count` that its group may have."""
@@ -153,13 +180,16 @@ class PodSteps:
             )
             self._composer.announce(kind, pod, EventText("Warning", "ExcessPodGated", text))
 
-    def _may_delete(self, kind: JobKind, pod: Json, at: str = "") -> bool:
-        """Return whether a pod may be deleted now; otherwise it, or `at`, is looked at again."""
+    def _may_delete(self, kind: JobKind, pod: Json, at: str = "", *, is_seen: bool = False) -> bool:
+        """Return whether a pod may be deleted now; otherwise it, or `at`, is looked at again.
+
+        `is_seen`: somebody looks again by himself.
+        """
         metadata, group = pod["metadata"], group_of(pod)
         namespace, name = metadata["namespace"], metadata["name"]
         created = str(metadata.get("creationTimestamp") or "")
         due = self._pace.count(self._pods.owner(pod), created, lambda: self._pods.number(pod))
-        if due is not None:
+        if due is not None and not is_seen:
             own = group_key(namespace, group) if group else job_key(kind, namespace, name)
             self._again(at or own, due)
         return due is None

@@ -68,6 +68,10 @@ class Tenancy(Protocol):
         """Return whether a Workload `namespace/name` is being deleted."""
         ...
 
+    def outgrown(self, namespace: str, pod: Json) -> tuple[str, tuple[str, ...]]:
+        """Return the Workload that a pod runs for, and of what it requests more than admitted."""
+        ...
+
     def resolved(self, kind: JobKind, job: Json) -> Json:
         """Return a job with the runtime that describes its pods, where its kind has one."""
         ...

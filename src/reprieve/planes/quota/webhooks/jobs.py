@@ -53,10 +53,11 @@ from reprieve.planes.quota.webhooks.defaults import (
     fill_in,
     is_managed,
 )
-from reprieve.planes.quota.webhooks.pods import gating, pod_validating
+from reprieve.planes.quota.webhooks.pods import gating, pod_validating, resizing
 from reprieve.planes.quota.webhooks.reviews import (
     CREATE,
     CREATE_AND_UPDATE,
+    UPDATE,
     Asked,
     Hook,
     Judge,
@@ -68,6 +69,7 @@ __all__ = ["JobRules", "Tenancy", "job_hooks", "selector_of"]
 
 _ELASTIC: Final = ("Job", "RayCluster", "RayJob", "RayService")
 _NO_PREBUILT: Final = ("JAXJob", "SparkApplication")
+_RESIZED: Final = ("", "v1", "pods/resize", "PodResize")
 # Its labels become those of a pod, which is queued: group, version, plural and kind.
 _NOTEBOOK: Final = ("kubeflow.org", "v1", "notebooks", "Notebook")
 
@@ -92,6 +94,8 @@ def job_hooks(
         found.append(_hook(place, judges[1], rules))
     if any(kind.gate for kind in kinds):
         found.append(_hook(_NOTEBOOK, _warning(_NOTEBOOK[3], tenancy), rules))
+    if kinds:
+        found.append(_hook(_RESIZED, resizing(tenancy), rules, operations=UPDATE))
     return tuple(found)
 
 

@@ -7,6 +7,8 @@ where jobs without one are managed, label, finalizer, gates and role. Whoever co
 stand below something that is queued and that is not followed here, because its kind is not listed:
 such a pod is only gated for a queue of its own.
 
+A pod that runs may be resized in place as far as its Workload was admitted, and always downwards.
+
 Source: specification of the quota plane, sections 10.4, 10.7 and 12.
 """
 
@@ -15,7 +17,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from kubeworld.objects.paths import Json, first
+from reprieve.api.kueue import PodSpec
 from reprieve.api.kueue_validation_jobs import (
     QUEUE_NAME,
     Kind,
@@ -26,6 +31,7 @@ from reprieve.api.kueue_validation_jobs import (
     pod_update_errors,
 )
 from reprieve.api.kueue_validation_topology import Template, asked_of_topology, topology_errors
+from reprieve.intake.quota_requests import pod_requests
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.passing_on import pass_on
 from reprieve.jobs.pods import (
@@ -50,9 +56,9 @@ from reprieve.planes.quota.webhooks.defaults import (
     labels_of,
 )
 from reprieve.planes.quota.webhooks.reviews import Asked, Judge, Verdict
-from reprieve.wording.kueue_jobs import NOT_LISTED
+from reprieve.wording.kueue_jobs import NOT_LISTED, resizing_refused
 
-__all__ = ["gating", "pod_validating"]
+__all__ = ["gating", "pod_validating", "resizing"]
 
 _OWNED = f"pod owner is managed by kueue, label '{MANAGED}=true' might lead to unexpected behaviour"
 
@@ -118,6 +124,32 @@ def pod_validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
         yield from exposure_warnings(kind.kind, asked, tenancy)
 
     return judge
+
+
+def resizing(tenancy: Tenancy) -> Judge:
+    """Return what refuses that a pod requests more than its Workload was admitted for."""
+
+    def judge(asked: Asked) -> Verdict:
+        pod, old = asked.obj, asked.old
+        if old is None:
+            return Verdict()
+        # Its labels and owners are those that it had before.
+        name, more = tenancy.outgrown(asked.namespace, {**old, "spec": pod["spec"]})
+        if not more:
+            return Verdict()
+        _, before = tenancy.outgrown(asked.namespace, old)
+        grown = tuple(each for each in more if each not in before or _is_more(pod, old, each))
+        return Verdict((resizing_refused(name, grown),) if grown else ())
+
+    return judge
+
+
+def _is_more(pod: Json, old: Json, resource: str) -> bool:
+    """Return whether a pod requests more of a resource than it did."""
+    now, before = (
+        pod_requests(msgspec.convert(each["spec"], PodSpec)).get(resource, 0) for each in (pod, old)
+    )
+    return now > before
 
 
 def _below(above: tuple[JobKind, Json], pod: Json, gate: str) -> Json:

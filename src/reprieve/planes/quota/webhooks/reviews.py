@@ -48,7 +48,8 @@ log: Final = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 CREATE: Final = ("CREATE",)
-CREATE_AND_UPDATE: Final = ("CREATE", "UPDATE")
+UPDATE: Final = ("UPDATE",)
+CREATE_AND_UPDATE: Final = (*CREATE, *UPDATE)
 FORBIDDEN: Final = 403
 # Of one review. What fills a body in full has some 200,000 brackets and 300,000 commas.
 _MOST_VALUES: Final = 800_000

@@ -16,9 +16,13 @@ from typing import Final, ParamSpec, TypeVar
 
 from kubeworld.objects.paths import Json, first
 from reprieve.engine.quota.model import LabelSelector
+from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.jobs.model import JobKind
+from reprieve.jobs.pods import annotations_of
+from reprieve.jobs.writing import WORKLOAD
 from reprieve.planes.quota.job_reconciler.exposure import settings_that_hit
-from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup
+from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup, workload_key
+from reprieve.planes.quota.pod_reconcilers.pod_bounds import outgrown
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Watches
 from reprieve.planes.quota.webhooks.defaults import Tenancy
@@ -109,6 +113,20 @@ class PlaneTenancy:
         found = self._state.workload(workload)
         return found is not None and bool(found.metadata.deletion_timestamp)
 
+    def outgrown(self, namespace: str, pod: Json) -> tuple[str, tuple[str, ...]]:
+        """Return the Workload that a pod runs for, and of what it requests more than admitted.
+
+        Its controller states which Workload it is, and its annotation where that is not known.
+        """
+        above = self._lookup.ancestor(pod)
+        at = f"{namespace}/{annotations_of(pod).get(WORKLOAD, '')}"
+        if above is not None and not (above[0].gate or above[0].passes_on):
+            at = workload_key(above[0], above[1].object)
+        workload = self._state.workload(at)
+        if workload is None or not is_condition_true(workload, "Admitted"):
+            return "", ()
+        return workload.metadata.name, outgrown(self._state, pod, workload)
+
     def resolved(self, kind: JobKind, job: Json) -> Json:
         """Return a job with the runtime that describes its pods, where its kind has one."""
         return self._lookup.resolved(kind, job)
@@ -161,6 +179,10 @@ class TenancyOnTheLoop:
     def is_leaving(self, workload: str) -> bool:
         """Return whether a Workload `namespace/name` is being deleted."""
         return self._ask(self._tenancy.is_leaving, workload)
+
+    def outgrown(self, namespace: str, pod: Json) -> tuple[str, tuple[str, ...]]:
+        """Return the Workload that a pod runs for, and of what it requests more than admitted."""
+        return self._ask(self._tenancy.outgrown, namespace, pod)
 
     def resolved(self, kind: JobKind, job: Json) -> Json:
         """Return a job with the runtime that describes its pods, where its kind has one."""
