@@ -42,7 +42,7 @@ from tests.reliability.stand import Stand, stand
 
 FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", False)
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
-_PATIENCE_S = 120.0
+_PATIENCE_S = 240.0
 
 
 @pytest.mark.slow

@@ -227,9 +227,9 @@ def test_a_pod_that_nobody_lets_go_is_told_so() -> None:
 
 def test_kinds_that_are_not_listed_have_no_webhooks() -> None:
     names = {each.name for each in job_hooks(queued_kinds(("batch/job",), {}), TOWN)}
-    assert names == {"mjob.kb.io", "vjob.kb.io"}
+    assert names == {"mjob.kb.io", "vjob.kb.io", "vpodresize.kb.io"}
     names = {each.name for each in job_hooks(pods_alone(), TOWN)}
-    assert names == {"mpod.kb.io", "vpod.kb.io", "vnotebook.kb.io"}
+    assert names == {"mpod.kb.io", "vpod.kb.io", "vnotebook.kb.io", "vpodresize.kb.io"}
 
 
 def test_a_train_job_has_a_patch_of_ours_from_its_creation_on() -> None:

@@ -236,7 +236,16 @@ def worker_set(replicas: int) -> Object:
     return body
 
 
-MAKERS = {"StatefulSet": stateful_set, "Deployment": deployment, "LeaderWorkerSet": worker_set}
+def queued_job(parallelism: int) -> Object:
+    return job("job", pods=parallelism)
+
+
+MAKERS = {
+    "StatefulSet": stateful_set,
+    "Deployment": deployment,
+    "LeaderWorkerSet": worker_set,
+    "Job": queued_job,
+}
 TEMPLATES = {"LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate")}
 
 
@@ -252,6 +261,26 @@ async def request(cluster: Site, kind: str, name: str, cpu: int) -> None:
         change = {part: change}
     with contextlib.suppress(ApiError):
         await cluster.client.patch(sets, NAMESPACE, name, change, dict)
+
+
+async def resize_one(cluster: Site, chance: random.Random) -> int:
+    """Resize one of the pods in place, where no webhook refuses it; return to how many cpus."""
+    cpus = chance.choice((1, 2, 6))
+    pods = (await cluster.client.list(PODS, dict, namespace=NAMESPACE)).items
+    if pods:
+        pod = chance.choice(sorted(pods, key=lambda each: str(each["metadata"]["name"])))
+        containers = pod["spec"]["containers"]
+        containers[0]["resources"] = {"requests": {"cpu": str(cpus)}}
+        with contextlib.suppress(ApiError):
+            await cluster.client.patch(
+                PODS,
+                NAMESPACE,
+                pod["metadata"]["name"],
+                {"spec": {"containers": containers}},
+                dict,
+                subresource="resize",
+            )
+    return cpus
 
 
 async def cpus_let_go(cluster: Site) -> int:
@@ -286,7 +315,7 @@ async def test_no_order_of_creating_changing_and_webhooks_away_leaves_more_runni
 ) -> None:
     chance, away = random.Random(seed), [False]
     objects = [flavor(), cluster_queue("cq", 3), local_queue("q", "cq"), priority_class("low", 1)]
-    kinds = (*KINDS, ROWS["Deployment"], ROWS["LeaderWorkerSet"])
+    kinds = (*KINDS, ROWS["Deployment"], ROWS["LeaderWorkerSet"], ROWS["Job"])
     made: dict[str, str] = {}
     async with gated_site(
         tmp_path,
@@ -300,7 +329,7 @@ async def test_no_order_of_creating_changing_and_webhooks_away_leaves_more_runni
         done: list[object] = []
         for _ in range(14):
             steps = ("create", "scale", "scale", "patch", "request", "away", "away", "restart")
-            step = chance.choice((*steps, "pod"))
+            step = chance.choice((*steps, "pod", "resize", "resize"))
             done.append(step)
             if step == "away":
                 away[0] = not away[0]
@@ -313,6 +342,8 @@ async def test_no_order_of_creating_changing_and_webhooks_away_leaves_more_runni
                 body = MAKERS[kind](2)
                 made[body["metadata"]["name"]] = kind
                 await client.create(resource(ROWS[kind]), body, dict)
+            elif step == "resize":
+                done.append(await resize_one(cluster, chance))
             elif step == "pod":
                 pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
                 if pods:
@@ -321,10 +352,10 @@ async def test_no_order_of_creating_changing_and_webhooks_away_leaves_more_runni
             elif made:
                 name = chance.choice(sorted(made))
                 sets = resource(ROWS[made[name]])
-                if step == "scale":
+                if step == "scale" and made[name] != "Job":
                     done.append(replicas := chance.choice((0, 1, 2, 4)))
                     await client.patch_scale(sets, NAMESPACE, name, replicas)
-                elif step == "request":
+                elif step == "request" and made[name] != "Job":
                     await request(cluster, made[name], name, chance.choice((1, 2, 6)))
                 else:
                     notes = {"metadata": {"annotations": {"turn": str(chance.random())}}}

@@ -16,11 +16,14 @@ from typing import Any, Final
 
 import pytest
 
+from kubeworld.objects.paths import first
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.waiting.queueing import QUIET, WAKING
-from reprieve.kube.errors import Conflict, NotFound
+from reprieve.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from reprieve.kube.resource import NAMESPACES, Resource
+from tests.quota_plane.pod_lives import ACTIVE
 from tests.quota_plane.site import (
+    ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     JOBS,
     LOCAL_QUEUES,
@@ -40,6 +43,11 @@ from tests.quota_plane.test_jobs import base
 
 CLASS: Final = "kueue.x-k8s.io/priority-class"
 FLAVORS: Final = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", False)
+COHORTS: Final = Resource("kueue.x-k8s.io", "v1beta2", "cohorts", "Cohort", False)
+CLASSES: Final = Resource(
+    "kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", False
+)
+RUNTIMES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
 RANGES: Final = Resource("", "v1", "limitranges", "LimitRange")
 WITHIN_S: Final = 5
 
@@ -101,6 +109,19 @@ class Tenants:
             self.retaint,
             self.relabel,
             self.limit,
+            self.move_a_queue,
+            self.change_a_cohort,
+            self.limit_lending,
+            self.change_fungibility,
+            self.change_strategy,
+            self.change_a_check,
+            self.answer_a_check,
+            self.change_a_class,
+            self.protect,
+            self.boost,
+            self.reclaim,
+            self.change_overhead,
+            self.label_a_flavor,
         ]
         chosen = self.chance.choice(steps)
         with contextlib.suppress(NotFound, Conflict):
@@ -115,10 +136,19 @@ class Tenants:
             priority=self.chance.choice(("low", "middle", "high")),
             pods=self.chance.choice((1, 2, 3)),
         )
+        template = made["spec"]["template"]["spec"]
+        if self.chance.random() < 0.3:
+            template["runtimeClassName"] = "thick"
+        if self.chance.random() < 0.3:
+            template["nodeSelector"] = {"disk": "fast"}
         await self.cluster.create(made)
 
     def any_job(self) -> str:
         return f"job-{self.chance.randint(1, max(1, self.jobs))}"
+
+    async def any_workload(self) -> str:
+        found = sorted(one["metadata"]["name"] for one in (await self.cluster.workloads()).values())
+        return self.chance.choice(found) if found else "none"
 
     async def change_job(self, change: Object) -> None:
         await self.client.patch(JOBS, NAMESPACE, self.any_job(), change, dict)
@@ -197,6 +227,118 @@ class Tenants:
             body = {"metadata": {"name": "bounds", "namespace": NAMESPACE}}
             await self.client.create(RANGES, {**body, "spec": {"limits": limits}}, dict)
 
+    # What ClusterQueues share.
+
+    async def move_a_queue(self) -> None:
+        await self.change_queue(cohortName=self.chance.choice(("cohort", "cohort", None)))
+
+    async def change_a_cohort(self) -> None:
+        """Change what all in the cohort may use beside the quota of its queues."""
+        groups = cluster_queue("any", self.chance.choice((0, 1, 2)))["spec"]["resourceGroups"]
+        body = {"metadata": {"name": "cohort"}, "spec": {"resourceGroups": groups}}
+        try:
+            await self.client.create(COHORTS, body, dict)
+        except AlreadyExists:
+            await self.client.patch(COHORTS, "", "cohort", {"spec": body["spec"]}, dict)
+
+    async def limit_lending(self) -> None:
+        name = self.chance.choice(("cq", "cq-other"))
+        held: Object = await self.client.get(CLUSTER_QUEUES, "", name, dict)
+        groups = held["spec"]["resourceGroups"]
+        for each in groups[0]["flavors"]:
+            for field in ("borrowingLimit", "lendingLimit"):
+                each["resources"][0].pop(field, None)
+                if held["spec"].get("cohortName") and self.chance.random() < 0.5:
+                    each["resources"][0][field] = self.chance.choice(("0", "1"))
+        with contextlib.suppress(Invalid):  # no queue lends more than it has
+            await self.change_one(name, resourceGroups=groups)
+
+    async def change_one(self, name: str, **spec: Any) -> None:
+        await self.client.patch(CLUSTER_QUEUES, "", name, {"spec": spec}, dict)
+
+    async def change_fungibility(self) -> None:
+        words = ("MayStopSearch", "TryNextFlavor")
+        fungibility = {
+            "whenCanBorrow": self.chance.choice(words),
+            "whenCanPreempt": self.chance.choice(words),
+        }
+        await self.change_queue(flavorFungibility=fungibility)
+
+    async def change_strategy(self) -> None:
+        strategy = self.chance.choice(("StrictFIFO", "BestEffortFIFO"))
+        await self.change_queue(queueingStrategy=strategy)
+
+    # Checks.
+
+    async def change_a_check(self) -> None:
+        """Ask a check of a queue, or of none, that is active or is not."""
+        checks = self.chance.choice(([], [{"name": "check"}]))
+        await self.change_queue(admissionChecksStrategy={"admissionChecks": checks})
+        status = self.chance.choice(("True", "True", "False"))
+        active = {**ACTIVE["conditions"][0], "status": status}
+        with contextlib.suppress(NotFound):
+            await self.client.patch_status(
+                ADMISSION_CHECKS, "", "check", {"conditions": [active]}, dict
+            )
+
+    async def answer_a_check(self) -> None:
+        name, state = await self.any_workload(), self.chance.choice(("Ready", "Ready", "Retry"))
+
+        def answer(workload: Object) -> Object | None:
+            states = first(workload, "status.admissionChecks") or []
+            for each in states:
+                each["state"] = state
+            return workload if states else None
+
+        await self.client.modify(WORKLOADS, NAMESPACE, name, answer, subresource="status")
+
+    # Priorities, and what pods request.
+
+    async def change_a_class(self) -> None:
+        """Change the value of a class that jobs have, which counts for those that come."""
+        value = self.chance.choice((1, 50, 100))
+        with contextlib.suppress(Invalid):
+            await self.client.patch(CLASSES, "", "middle", {"value": value}, dict)
+
+    async def protect(self) -> None:
+        said = self.chance.choice((None, "3s", "1h"))
+        notes = {"metadata": {"annotations": {"reprieve.dev/min-runtime": said}}}
+        await self.client.patch(CLASSES, "", self.chance.choice(("low", "middle")), notes, dict)
+
+    async def boost(self) -> None:
+        said = self.chance.choice((None, "20", "-60", "200"))
+        notes = {"metadata": {"annotations": {"kueue.x-k8s.io/priority-boost": said}}}
+        await self.client.patch(WORKLOADS, NAMESPACE, await self.any_workload(), notes, dict)
+
+    async def reclaim(self) -> None:
+        """Have pods of a workload need no quota any more, as their controller does."""
+        name = await self.any_workload()
+        spare = self.chance.choice((0, 1))
+
+        def fewer(workload: Object) -> Object | None:
+            if not first(workload, "status.admission"):
+                return None
+            main = workload["spec"]["podSets"][0]
+            pods = [{"name": main["name"], "count": min(spare, main["count"])}]
+            workload["status"]["reclaimablePods"] = pods if spare else []
+            return workload
+
+        await self.client.modify(WORKLOADS, NAMESPACE, name, fewer, subresource="status")
+
+    async def change_overhead(self) -> None:
+        overhead = {"podFixed": {"cpu": self.chance.choice(("0", "500m", "1"))}}
+        body = {"metadata": {"name": "thick"}, "handler": "thick", "overhead": overhead}
+        with contextlib.suppress(NotFound):
+            await self.client.delete(RUNTIMES, "", "thick")
+        await self.client.create(RUNTIMES, body, dict)
+
+    async def label_a_flavor(self) -> None:
+        """Have the flavor be one of nodes that some jobs ask for, or of others."""
+        labels = {"disk": self.chance.choice(("fast", "slow", None))}
+        await self.client.patch(
+            FLAVORS, "", "default-flavor", {"spec": {"nodeLabels": labels}}, dict
+        )
+
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
@@ -211,7 +353,9 @@ async def test_a_plane_that_decides_about_everything_anew_finds_nothing_to_do(
         local_queue("other", "cq-other"),
         *(priority_class(name, n) for name, n in (("low", 1), ("middle", 50), ("high", 100))),
     ]
+    check = {"metadata": {"name": "check"}, "spec": {"controllerName": "example.com/check"}}
     async with site(tmp_path, *queues, nodes=[node("node-0", cpu=64)]) as cluster:
+        await cluster.client.create(ADMISSION_CHECKS, check, dict)
         tenants = Tenants(cluster, random.Random(seed))
         done: list[str] = []
         for _ in range(14):
