@@ -24,7 +24,6 @@ TABLES = {
     "intake/quota_workloads.py:workload_row",
     "records/scheduling/record.py:encode_scheduling",
     "jobs/suspendable_rows.py:_ray_kinds",
-    "jobs/pod_rows.py:_rows",
 }
 
 

@@ -64,7 +64,7 @@ class Town:
     def resolved(self, kind: JobKind, job: Json) -> Json:
         return {**job, RUNTIME: self.runtime} if self.runtime else job
 
-    def outgrown(self, namespace: str, pod: Json) -> tuple[str, tuple[str, ...]]:
+    def outgrown(self, namespace: str, pod: Json, before: Json) -> tuple[str, tuple[str, ...]]:
         return "", ()
 
     def is_leaving(self, workload: str) -> bool:

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kubeworld.objects.paths import Json, first
+from kubeworld.objects.paths import Json
 from reprieve.api.core import ObjectMeta
 from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import is_condition_true
@@ -141,4 +141,4 @@ class MarkedPods:
             resized = Overrun(Why.RESIZED, resized_text(name, more))
             await self._steps.reclaim(POD, pod, "", resized)
         else:
-            self._within[metadata.uid] = int(first(pod, "metadata.generation") or 0)
+            self._within[metadata.uid] = metadata.generation

@@ -76,10 +76,13 @@ def beyond_admission(asked: Json, workload: Workload, rows: PodSetRows) -> tuple
     return tuple(sorted(more)) or None
 
 
-def outgrown(state: QuotaState, pod: Json, workload: Workload) -> tuple[str, ...]:
+def outgrown(
+    state: QuotaState, pod: Json, workload: Workload, before: Json | None = None
+) -> tuple[str, ...]:
     """Return the resources of its quota of which a pod that runs requests more than was admitted.
 
-    A pod that names no pod set of the Workload is compared with each of them.
+    A pod that names no pod set of the Workload is compared with each of them. `before`: the pod as
+    it is before a change; what it does not request more of since then is left out.
     """
     admission, rows = workload.status.admission, state.pod_rows(workload.metadata.namespace)
     if admission is None:
@@ -89,14 +92,26 @@ def outgrown(state: QuotaState, pod: Json, workload: Workload) -> tuple[str, ...
     name = labels_of(pod).get(POD_SET, "")
     found: tuple[str, ...] = ()
     for pod_set in (known[name],) if name in known else known.values():
-        template = {"spec": pod["spec"]}
-        if controller_of(pod):
-            template = _known_containers(template, pod_set)
-        more = beyond_admission({"name": pod_set.name, "template": template}, workload, rows)
-        found = tuple(e for e in more or () if queue is None or queue.group_of(e) is not None)
+        asked = _asked(pod, pod_set)
+        had = {} if before is None else _requests(_asked(before, pod_set), rows) or {}
+        wanted = _requests(asked, rows) or {}
+        found = tuple(
+            each
+            for each in beyond_admission(asked, workload, rows) or ()
+            if (queue is None or queue.group_of(each) is not None)
+            and wanted.get(each, 0) > had.get(each, 0)
+        )
         if not found:
             break
     return found
+
+
+def _asked(pod: Json, pod_set: PodSet) -> Json:
+    """Return what a pod requests, as that pod set; what was added to a controlled pod apart."""
+    template = {"spec": pod["spec"]}
+    if controller_of(pod):
+        template = _known_containers(template, pod_set)
+    return {"name": pod_set.name, "template": template}
 
 
 def _requests(pod_set: PodSet | Json, rows: PodSetRows) -> Mapping[str, int] | None:

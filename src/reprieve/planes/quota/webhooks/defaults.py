@@ -68,8 +68,11 @@ class Tenancy(Protocol):
         """Return whether a Workload `namespace/name` is being deleted."""
         ...
 
-    def outgrown(self, namespace: str, pod: Json) -> tuple[str, tuple[str, ...]]:
-        """Return the Workload that a pod runs for, and of what it requests more than admitted."""
+    def outgrown(self, namespace: str, pod: Json, before: Json) -> tuple[str, tuple[str, ...]]:
+        """Return the Workload that a pod runs for, and of what it would outgrow its admission.
+
+        `before`: the pod as it is; what it does not request more of is not named.
+        """
         ...
 
     def resolved(self, kind: JobKind, job: Json) -> Json:

@@ -17,10 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from kubeworld.objects.paths import Json, first
-from reprieve.api.kueue import PodSpec
 from reprieve.api.kueue_validation_jobs import (
     QUEUE_NAME,
     Kind,
@@ -31,7 +28,6 @@ from reprieve.api.kueue_validation_jobs import (
     pod_update_errors,
 )
 from reprieve.api.kueue_validation_topology import Template, asked_of_topology, topology_errors
-from reprieve.intake.quota_requests import pod_requests
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.passing_on import pass_on
 from reprieve.jobs.pods import (
@@ -130,26 +126,14 @@ def resizing(tenancy: Tenancy) -> Judge:
     """Return what refuses that a pod requests more than its Workload was admitted for."""
 
     def judge(asked: Asked) -> Verdict:
-        pod, old = asked.obj, asked.old
-        if old is None:
+        if asked.old is None:
             return Verdict()
         # Its labels and owners are those that it had before.
-        name, more = tenancy.outgrown(asked.namespace, {**old, "spec": pod["spec"]})
-        if not more:
-            return Verdict()
-        _, before = tenancy.outgrown(asked.namespace, old)
-        grown = tuple(each for each in more if each not in before or _is_more(pod, old, each))
-        return Verdict((resizing_refused(name, grown),) if grown else ())
+        resized = {**asked.old, "spec": asked.obj["spec"]}
+        name, more = tenancy.outgrown(asked.namespace, resized, asked.old)
+        return Verdict((resizing_refused(name, more),) if more else ())
 
     return judge
-
-
-def _is_more(pod: Json, old: Json, resource: str) -> bool:
-    """Return whether a pod requests more of a resource than it did."""
-    now, before = (
-        pod_requests(msgspec.convert(each["spec"], PodSpec)).get(resource, 0) for each in (pod, old)
-    )
-    return now > before
 
 
 def _below(above: tuple[JobKind, Json], pod: Json, gate: str) -> Json:

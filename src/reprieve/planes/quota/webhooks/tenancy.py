@@ -113,8 +113,8 @@ class PlaneTenancy:
         found = self._state.workload(workload)
         return found is not None and bool(found.metadata.deletion_timestamp)
 
-    def outgrown(self, namespace: str, pod: Json) -> tuple[str, tuple[str, ...]]:
-        """Return the Workload that a pod runs for, and of what it requests more than admitted.
+    def outgrown(self, namespace: str, pod: Json, before: Json) -> tuple[str, tuple[str, ...]]:
+        """Return the Workload that a pod runs for, and of what it would outgrow its admission.
 
         Its controller states which Workload it is, and its annotation where that is not known.
         """
@@ -125,7 +125,7 @@ class PlaneTenancy:
         workload = self._state.workload(at)
         if workload is None or not is_condition_true(workload, "Admitted"):
             return "", ()
-        return workload.metadata.name, outgrown(self._state, pod, workload)
+        return workload.metadata.name, outgrown(self._state, pod, workload, before)
 
     def resolved(self, kind: JobKind, job: Json) -> Json:
         """Return a job with the runtime that describes its pods, where its kind has one."""
@@ -180,9 +180,12 @@ class TenancyOnTheLoop:
         """Return whether a Workload `namespace/name` is being deleted."""
         return self._ask(self._tenancy.is_leaving, workload)
 
-    def outgrown(self, namespace: str, pod: Json) -> tuple[str, tuple[str, ...]]:
-        """Return the Workload that a pod runs for, and of what it requests more than admitted."""
-        return self._ask(self._tenancy.outgrown, namespace, pod)
+    def outgrown(self, namespace: str, pod: Json, before: Json) -> tuple[str, tuple[str, ...]]:
+        """Return the Workload that a pod runs for, and of what it would outgrow its admission.
+
+        `before`: the pod as it is; what it does not request more of is not named.
+        """
+        return self._ask(self._tenancy.outgrown, namespace, pod, before)
 
     def resolved(self, kind: JobKind, job: Json) -> Json:
         """Return a job with the runtime that describes its pods, where its kind has one."""
