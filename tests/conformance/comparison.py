@@ -46,7 +46,7 @@ def differences(plane_format: str, outcome: Any, expected: Any, given: Any = Non
 
 
 class _Alike:
-    """Which texts say the same. `demands`: workload -> resources that it asks for."""
+    """Which texts say the same. `demands`: workload -> resources that it requests."""
 
     def __init__(self, durations: bool, demands: Mapping[str, Set[str]]) -> None:
         self._durations = durations

@@ -118,7 +118,7 @@ async def test_while_held_back_nothing_is_decided_and_that_is_said_once(
         site.why = ""
         await site.clock.advance(2 * SECOND)
     assert len(site.decided) == 1
-    assert caplog.messages == ["nothing is decided: the loop lags", "decisions go on"]
+    assert caplog.messages == ["nothing is decided: the loop lags", "decisions continue"]
 
 
 async def test_a_decision_that_finds_itself_held_back_is_made_again(
@@ -136,7 +136,7 @@ async def test_a_decision_that_finds_itself_held_back_is_made_again(
         site.loop.ask()
         await site.clock.advance(10 * SECOND)
     assert site.decided == [10, 1020, 2030]
-    assert caplog.messages == ["nothing is decided: somebody waits", "decisions go on"]
+    assert caplog.messages == ["nothing is decided: somebody waits", "decisions continue"]
 
 
 @pytest.mark.parametrize(

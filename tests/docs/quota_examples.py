@@ -47,7 +47,7 @@ LOWER: Final = BorrowWithinCohort(Policy.LOWER_PRIORITY)
 
 
 def preemption_rows() -> Iterator[tuple[str, ...]]:
-    """Yield what runs, what team-a says, what it asks for with which priority, and who goes."""
+    """Yield what runs, what team-a says, what it requests with which priority, and who goes."""
     for policy in (
         Policy.NEVER,
         Policy.LOWER_PRIORITY,

@@ -51,7 +51,7 @@ def full(nodes: int, *rows: Workload) -> IdleSnapshot:
     [
         pytest.param([1] * 40, 40, 1, id="as-many-as-the-sum"),
         pytest.param([8] * 4, 32, 1, id="whole-nodes"),
-        # A node has room for two pods of 3 or 4, or one of each: what is left of it is lost.
+        # A node has capacity for two pods of 3 or 4, or one of each: what is left of it is lost.
         pytest.param([3, 4] * 8, 56, 12, id="pieces-are-left-over"),
         pytest.param([5] * 12, None, 12, id="never"),
     ],

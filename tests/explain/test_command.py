@@ -125,7 +125,7 @@ def test_a_tenant_is_told_what_he_may_not_list_and_nothing_of_others(site: Site)
     document = json.loads(told.output)
     assert document["state"] == "Waits"
     # Without nodes none would accept the pod: what the pod itself says is told instead.
-    seen = "Told from what you may read; you may not list other namespaces and "
+    seen = "Stated from what you may read; you may not list other namespaces and "
     (limit,) = document["limits"]
     assert limit.startswith(seen)
     assert len(limit) <= 100

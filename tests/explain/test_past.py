@@ -108,7 +108,7 @@ def test_a_sampled_input_is_decided_again(log: Path) -> None:
         ("2026-11-20 00:30", "job/train", "is before the log"),
         ("2026-11-20 03:00", "job/tran", "nearest: "),
         ("last night", "job/train", "--as-of: 'last night' is no instant; accepted: 2026-11-20"),
-        ("2026-11-20 03:00", "quota-1", "--as-of asks about KIND/NAME that waited"),
+        ("2026-11-20 03:00", "quota-1", "--as-of is about KIND/NAME that waited"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(

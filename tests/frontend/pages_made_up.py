@@ -278,7 +278,7 @@ def workload(size: str, tick: int) -> Made:
             "totals": {"displaced": 0, "lost": 0, "day": 0},
             "waits": {
                 "plane": "quota", "reason": "BehindHead", "message": "two are before it",
-                "step": "wait, or ask for less", "since": at - 300, "queue": "team-b-queue",
+                "step": "wait, or request less", "since": at - 300, "queue": "team-b-queue",
                 "position": 3, "shape": "8 pods of 8 GPUs", "resource": "nvidia.com/gpu",
             },
         }  # fmt: skip
@@ -420,7 +420,7 @@ def mine(size: str, tick: int) -> Made:
             " message step"),
             [
                 "job/team-a/next-1", "team-a-queue", 1, 16, gpu, at - 60, "HeldByOthers",
-                "team-a-queue: 8 of 16 used, asks 16", "ask for at most 8",
+                "team-a-queue: 8 of 16 used, asks 16", "request at most 8",
             ],
         ),
         "preempted": (

@@ -101,5 +101,5 @@ def test_the_proof_refuses_a_higher_priority_than_is_needed(
     found, outcome, wrong = judged(given, JobPolicy(), by=BEST)
     assert found.best and outcome.victims == {"a"}
     assert [str(each.fault) for each in wrong] == [
-        "the pod fits with only victims of lower priorities gone"
+        "the pod fits without the victims of lower priorities alone"
     ]

@@ -325,7 +325,7 @@ async def test_that_an_open_preemption_is_about_who_ended_a_process_is_no_fault_
     assert len(operator.said("an open preemption is about team/job-idle")) == 1
     waits.clear()
     await site.until_phase("Job/demand", "Active")
-    assert operator.said("decisions go on") and not operator.said("fault of ours")
+    assert operator.said("decisions continue") and not operator.said("fault of ours")
     await operator.stop()
 
 

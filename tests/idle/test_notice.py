@@ -1,4 +1,4 @@
-"""Idle work that asks for notice: told over HTTP, kept, pardoned, evicted.
+"""Idle work that requests notice: told over HTTP, kept, pardoned, evicted.
 
 The whole operator runs with the idle plane alone; time is virtual. `victim` holds all GPUs.
 """

@@ -125,4 +125,4 @@ async def test_a_demand_is_told_on_its_gpuworkload(site: Site) -> None:
     await site.until_phase("Job/idle", "Idle")
     await site.create(job("whole", container(gpu=16), enabled="true"))
     told = await site.until_event("GpuWorkload/job-whole", "Waiting", "WouldNotHelp")
-    assert told == "WouldNotHelp: Idle work that was preempted would not let it fit"
+    assert told == "WouldNotHelp: It would not fit even if idle work was preempted"

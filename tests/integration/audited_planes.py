@@ -1,4 +1,4 @@
-"""An operator of three planes on a control plane of its own, with an audit of what it asks for.
+"""An operator of three planes on a control plane of its own, with an audit of what it requests.
 
 Whom it evicted, and when, is counted from the API server's audit log: deletions of pods, Jobs and
 Deployments, and Jobs that it suspended.

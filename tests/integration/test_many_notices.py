@@ -1,6 +1,6 @@
 """Many gangs that save on a real API server, judged by its audit log.
 
-Each gang of eight holds a node of its own and asks for notice by the library, in a process of its
+Each gang of eight holds a node of its own and requests notice by the library, in a process of its
 own. As many gangs of higher priority come. From the last report of a gang to the deletion of its
 first pod takes what is printed; no pod goes before that report. REPRIEVE_NOTICE_GANGS says how many
 gangs.

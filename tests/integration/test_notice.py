@@ -1,6 +1,6 @@
 """Notice on a real API server: it mints tokens of pods, and reviews them for the operator.
 
-A gang of two holds the only node and asks for notice; the library speaks for its pods.
+A gang of two holds the only node and requests notice; the library speaks for its pods.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def test_a_tenant_with_view_alone_is_told_his_whole_story_and_nothing_of_others(
     said = story.ask(TENANT, "explain", "job/sweep", "-n", TEAM)
     assert (said.code, said.complaint, said.writes) == (0, "", [])
     first, *_ = said.text.splitlines()
-    assert first == "Told from what you may read; you may not list 1 namespace and 14 kinds."
+    assert first == "Stated from what you may read; you may not list 1 namespace and 14 kinds."
     # What he cannot see is not taken for nothing: his pods say why they wait.
     told = " ".join(said.text.split())
     assert "Job team/sweep waits again: the nodes that it accepts are full" in told
@@ -130,7 +130,7 @@ def test_a_tenant_may_store_and_ask_what_he_sees(story: Story) -> None:
     stored = story.ask(TENANT, "snapshot", "-n", TEAM, "-o", file)
     assert (stored.code, stored.writes) == (0, [])
     said = story.ask(TENANT, "explain", "job/sweep", "-n", TEAM, "--from", file)
-    assert said.text.startswith("Told from what you may read; you may not list 1 namespace and ")
+    assert said.text.startswith("Stated from what you may read; you may not list 1 namespace and ")
     assert OTHERS not in said.text
 
 

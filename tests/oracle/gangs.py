@@ -30,7 +30,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Pod:
-    """`node` empty: it waits. `pool`: the node's label that it asks for."""
+    """`node` empty: it waits. `pool`: the node's label that it requests."""
 
     name: str
     asks: Amounts
@@ -83,7 +83,7 @@ def has_room(node: Node, pods: Iterable[Pod]) -> bool:
 
 
 def takes(node: Node, member: Pod, present: Iterable[Pod]) -> bool:
-    """Whether the node takes the member beside these pods; only what it asks for is looked at."""
+    """Whether the node takes the member beside these pods; only what it requests is looked at."""
     if member.pool and member.pool != node.pool:
         return False
     held = list(present)

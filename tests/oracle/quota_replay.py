@@ -63,7 +63,7 @@ class Ledger:
         assert not self.has_room(preemptor), "there was room without"
         assert self.held.issuperset(victims) and not self.evicted.intersection(victims)
         job, alone = self.jobs[preemptor], not self.evicted
-        assert job.devices <= self.own[job.tenant], "it asks for more than its own"
+        assert job.devices <= self.own[job.tenant], "it requests more than its own"
         gone = self.evicted.union(victims)
         assert self.has_room(preemptor, gone), "they do not suffice"
         others = [name for name in victims if self.jobs[name].tenant != job.tenant]

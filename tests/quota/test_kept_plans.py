@@ -92,7 +92,7 @@ def test_what_another_keeps_for_itself_is_not_used_while_victims_leave() -> None
     world.end("one")
     waiting = {each.workload.name: each for each in world.decide().entries}
     assert waiting["urgent"].outcome is Outcome.DEFERRED
-    assert waiting["urgent"].message == "Fits once those are gone who are evicted already"
+    assert waiting["urgent"].message == "Fits once the work that is evicted already has ended"
     world.end("two")
     assert world.decide().of(Outcome.ADMITTED)
     assert world.places("urgent") == {"a": 3}

@@ -51,14 +51,13 @@ def test_the_best_domain_is_named_with_who_has_it_and_a_wider_level_with_room() 
     assert found.reason is reason is Reason.PLACES_TAKEN
     assert sentence(found) == (
         "Its quota is free, and its places are those of work that is preempted for a higher "
-        "priority "
-        f"only: no {RACK} has room for 8 pods: the best, b/r2, has room for 6; who stays: 1 of no "
-        "lower priority"
+        f"priority only: no {RACK} has capacity for 8 pods: the best, b/r2, has capacity for 6; "
+        "who stays: 1 of no lower priority"
     )
     assert [each.holder.name for each in found.blockers] == ["small"]
     assert general_step(found) == (
-        f"Require {BLOCK}, which has room now, use a priority above 0, or wait until some of it "
-        "ends."
+        f"Require {BLOCK}, which has capacity now, use a priority above 0, or wait until some of "
+        "it ends."
     )
     changes = {each.fix.change: each.fix for each in helpful}
     assert changes[Change.FEWER_PODS].after == "6"
@@ -73,7 +72,8 @@ def test_a_host_that_no_level_above_replaces_is_named_by_its_name_alone() -> Non
     world.submit("gang", 2, 1, required=HOSTNAME)
     found, helpful, _ = asked(world)
     assert (
-        found.values["short"] == f"no {HOSTNAME} has room for 2 pods: the best, a, has room for 1"
+        found.values["short"]
+        == f"no {HOSTNAME} has capacity for 2 pods: the best, a, has capacity for 1"
     )
     assert "wider" not in found.values
     assert Change.WIDER_LEVEL not in {each.fix.change for each in helpful}
@@ -99,10 +99,10 @@ def test_what_no_rack_could_ever_have_names_the_level_that_could() -> None:
     found, helpful, reason = asked(world)
     assert found.reason is reason is Reason.NO_PLACES
     assert found.values["short"] == (
-        f"no {RACK} has room for 17 pods: the best, b/r1, has room for 16"
+        f"no {RACK} has capacity for 17 pods: the best, b/r1, has capacity for 16"
     )
     assert general_step(found) == (
-        f"Require {BLOCK}, ask for fewer pods or smaller slices, or have nodes added there."
+        f"Require {BLOCK}, request fewer pods or smaller slices, or have nodes added there."
     )
     assert Change.WIDER_LEVEL not in {each.fix.change for each in helpful}  # 22 are in use there
 
@@ -112,7 +112,7 @@ def test_a_preferred_level_is_short_of_room_in_the_whole_topology() -> None:
     world.submit("gang", 11, 1, preferred=RACK)
     found, _, _ = asked(world)
     assert found.values["short"] == (
-        "the whole topology has room for 10 of 11 pods; left out of 4 nodes: 2 for resource "
+        "the whole topology has capacity for 10 of 11 pods; left out of 4 nodes: 2 for resource "
         '"nvidia.com/gpu"'
     )
 
@@ -122,5 +122,5 @@ def test_slices_are_counted_as_slices() -> None:
     world.submit("gang", 8, 1, required=RACK, layers=(Layer(HOSTNAME, 4),))
     found, _, _ = asked(world)
     assert found.values["short"] == (
-        f"no {RACK} has room for 2 slices of 4 pods: the best, b/r1, has room for 1"
+        f"no {RACK} has capacity for 2 slices of 4 pods: the best, b/r1, has capacity for 1"
     )

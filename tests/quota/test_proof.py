@@ -428,7 +428,7 @@ def test_a_plan_whose_proof_fails_evicts_nobody_and_its_preemptor_is_tried_again
     assert refused.issued == ()
     assert refused.message == (
         "A fault of the operator keeps it from being decided about; tried again after 10s: "
-        "PlanRefused: ns/incoming: the preemptor does not fit with the victims gone"
+        "PlanRefused: ns/incoming: the preemptor does not fit without the victims"
     )
     assert not any(holder.evicted for holder in holdings.holders.values())
     queues.flush(given.searched.configuration.cluster_queues)

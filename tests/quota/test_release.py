@@ -131,7 +131,7 @@ def test_nobody_goes_for_quota_that_another_would_get_first() -> None:
         waiting("wanted", 4, created=Nanos(NOW - SECOND)),
     ]
     found = release(standing(two_queues(4, 0), workloads), "ns/wanted", [unit("old", 4)])
-    assert found == Release(why="what comes free would go to ns/first, whose turn comes first")
+    assert found == Release(why="what comes free would be used by ns/first, whose turn comes first")
 
 
 def test_a_head_that_does_not_fit_is_in_the_way_of_a_strict_queue_alone() -> None:

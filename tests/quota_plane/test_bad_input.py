@@ -278,7 +278,7 @@ async def unknown_class(cluster: Site) -> None:
 
 
 async def refused_workload(cluster: Site) -> None:
-    """Nobody looked at the label: what it asks for is no Workload."""
+    """Nobody looked at the label: what it requests is no Workload."""
     label = "kueue.x-k8s.io/max-exec-time-seconds"
     endless = job("endless", "timeless", pods=1)
     endless["metadata"]["labels"][label] = "0"

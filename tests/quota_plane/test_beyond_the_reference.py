@@ -86,7 +86,7 @@ async def test_just_started_work_is_spared_and_a_bad_annotation_is_named(tmp_pat
 
         await cluster.until("the second is told who is spared", told)
         problem = (
-            "annotation reprieve.dev/reclaim-min-runtime is 'soon' and protects nobody; "
+            "annotation reprieve.dev/reclaim-min-runtime is 'soon' and protects no work; "
             "accepted: durations from 0s to 168h0m0s, such as 90s, 5m or 1h"
         )
         named = [("WorkloadPriorityClass", "high", problem)]

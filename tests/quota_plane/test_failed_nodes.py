@@ -145,7 +145,7 @@ async def test_without_fail_fast_the_failed_node_is_named_until_there_is_another
 async def test_a_taint_that_is_tolerated_for_seconds_alone_fails_a_node_once_no_pod_runs_there(
     tmp_path: Path,
 ) -> None:
-    """The tainted node has room for the pods and takes them for a while: it is not chosen again."""
+    """The tainted node has capacity and tolerated pods for a while: it is not chosen again."""
     nodes = racks(a="r1", b="r1", d="r1")
     async with site(tmp_path, *queues(), nodes=nodes) as cluster:
         gang = asking("gang", 3, cpu="1500m")

@@ -94,7 +94,7 @@ async def test_a_preemption_whose_proof_fails_evicts_nobody_and_is_told_and_coun
                 await cluster.until("an event about it", told)
         finally:
             logging.getLogger().removeHandler(counter)
-        assert "PlanRefused: ns/high: the preemptor does not fit with the victims gone" in (
+        assert "PlanRefused: ns/high: the preemptor does not fit without the victims" in (
             caplog.text
         )
         counted = "reprieve_faults_total", {"logger": "reprieve.quota"}

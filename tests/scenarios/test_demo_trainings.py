@@ -106,7 +106,7 @@ async def test_each_pod_saves_once_and_its_job_is_named_once() -> None:
         assert len(operator.words) == 4
         assert all(step > 0 for _, state, step in operator.words if state == "saved")
         assert [each.rpartition(" ")[0] for each in said] == [
-            "vision/a was told of its eviction and saved step"
+            "vision/a was notified of its eviction and saved step"
         ]
 
 

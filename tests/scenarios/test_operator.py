@@ -37,7 +37,7 @@ async def test_a_replica_that_is_killed_is_replaced_while_another_runs(
                     await asyncio.sleep(0.01)
             assert left in processes.pids
         assert not ended.done()
-        assert "ended by itself with code -9; another takes its place" in processes.tail()[-1]
+        assert "ended by itself with code -9; another replaces it" in processes.tail()[-1]
     finally:
         ended.cancel()
         await processes.stop()

@@ -160,7 +160,7 @@ async def test_what_has_no_effect_or_less_than_it_says_is_told() -> None:
             NAMESPACE: accepted,
             "member": " is ignored: the pod is in group gang, whose own annotation counts",
         }
-        cut = " is cut to 30m0s, the most that scheduling.maxMinRuntime lets count"
+        cut = " is cut to 30m0s, the most that scheduling.maxMinRuntime allows"
         assert told("MinRuntimeCut") == {"low": cut, "gang": cut}
         # Nobody else is stopped.
         await cluster.until(lambda: cluster.pod("train")["spec"].get("nodeName"))

@@ -1,6 +1,6 @@
 """Plans that share nodes while their victims save: each holds, and each victim is told once.
 
-Every victim asks for notice, and all preemptors are there before the first victim has saved. What
+Every victim requests notice, and all preemptors are there before the first victim has saved. What
 is asserted is counted from the records and deletions of the API server.
 """
 

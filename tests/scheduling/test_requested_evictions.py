@@ -30,7 +30,7 @@ _SERVED = {"EvictionRequestAPI": True}
 
 
 def asking(name: str, notice: str = "2m", cpu: int = 2, **annotations: str) -> Object:
-    """Return a pod that names our responder, and asks for notice where `notice` says so."""
+    """Return a pod that names our responder, and requests notice where `notice` says so."""
     each = pod(
         name,
         cpu,
@@ -95,7 +95,7 @@ class Drain:
         await self.cluster.until(f"{names} are gone", gone)
 
     async def stays_until(self, instant: int, name: str) -> None:
-        """Fail when the pod is gone, or is being deleted, at any second before that instant."""
+        """Fail when the pod was deleted, or is being deleted, at any second before that instant."""
         for _ in range((instant - self.now()) // SECOND):
             metadata = (await self.cluster.pods())[name]["metadata"]
             assert "deletionTimestamp" not in metadata

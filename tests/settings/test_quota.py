@@ -542,7 +542,7 @@ def test_a_minimum_runtime_is_a_duration_of_a_week_at_most() -> None:
     assert min_runtimes({preempt: "90s", reclaim: "1500ms"}) == MinRuntimes(90, 2)
     accepted = "accepted: durations from 0s to 168h0m0s, such as 90s, 5m or 1h"
     for text in ("soon", "-1s", ""):
-        said = f"annotation {preempt} is {text!r} and protects nobody; {accepted}"
+        said = f"annotation {preempt} is {text!r} and protects no work; {accepted}"
         assert min_runtimes({preempt: text, reclaim: "1m"}) == MinRuntimes(0, 60, (said,))
     said = f"annotation {reclaim} is '1000h', cut; {accepted}"
     assert min_runtimes({reclaim: "1000h"}) == MinRuntimes(0, 168 * 3_600, (said,))

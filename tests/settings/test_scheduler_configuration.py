@@ -455,7 +455,7 @@ REFUSED = [
      ("profiles[0].pluginConfig[0].name: unknown plugin 'Coscheduling'; accepted: "
      "NodeResourcesFit, ")),
     (config("ImageLocality", ""),
-     ("profiles[0].pluginConfig[0].name: ImageLocality takes no arguments; accepted: "
+     ("profiles[0].pluginConfig[0].name: ImageLocality has no arguments; accepted: "
      "NodeResourcesFit, NodeResourcesBalancedAllocation, InterPodAffinity, PodTopologySpread, "
      "NodeAffinity, DefaultPreemption, VolumeBinding, DynamicResources")),
     ("profiles: [{pluginConfig: [{name: VolumeBinding}, {name: VolumeBinding}]}]",

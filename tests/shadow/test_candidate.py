@@ -109,7 +109,7 @@ def test_what_changes_no_recorded_decision_is_named_with_its_reason(tmp_path: Pa
         "strategy": "a record holds the heads of the queues, not the queues",
         "governor": "the records name the lineages on hold",
         "gpuPreemption.defaultThreshold": (
-            "the settings of each workload are taken from the records"
+            "the settings of each workload are read from the records"
         ),
         "gpuPreemption.vendors": "it changes no decision",
         "scheduling.victimDeadline": "the records name the overdue victims",
@@ -130,7 +130,7 @@ def test_what_changes_no_recorded_decision_is_named_with_its_reason(tmp_path: Pa
         ("minRuntime: {preempt: long}", "candidate.yaml:1: minRuntime.preempt: "),
         ("preemption: Always", "candidate.yaml:1: preemption: 'Always'; accepted: "),
         ("own: x.py:X", "unknown key 'own'; accepted: "),
-        ("{}", "nothing in it changes a recorded decision (it says nothing); accepted: "),
+        ("{}", "nothing in it changes a recorded decision (it states nothing); accepted: "),
         (
             "governor: {enforce: true}",
             "nothing in it changes a recorded decision (governor: the records name the lineages",

@@ -208,7 +208,7 @@ def test_a_study_says_how_many_starts_were_in_one_domain(tmp_path: Path) -> None
     text = DOMAINS + "  nodes: {planes: [scheduling]}\n  both: {planes: [quota, scheduling]}\n"
     decisions, outcomes = same_twice(tmp_path, study_in(tmp_path, text))
     assert '"nodes":["node-' in decisions
-    assert "starts of jobs that ask for a domain, with all pods in one" in outcomes[0].report
+    assert "starts of jobs that request a domain, with all pods in one" in outcomes[0].report
     for row in outcomes[0].rows:
         assert int(row["jobs_asking_for_a_domain"]) > 3
         assert float(row["starts_in_one_domain"]) == 1

@@ -88,7 +88,7 @@ def test_decisions_are_the_same_without_it(
         assert one.decisions == other.decisions
         assert one.cycles == other.cycles
     saved = sum(each.saved for each in made)
-    # Where somebody may be spared or passed over it says nothing.
+    # Where somebody may be spared or passed over it states nothing.
     silent = ("reclaims newer", "borrows", "borrows from all", "protected")
     assert saved > 6 * cases or policy.name in silent
 

@@ -127,7 +127,7 @@ def test_decisions_that_go_on_without_an_end_at_one_instant_fail_by_name(
 ) -> None:
     monkeypatch.setattr("reprieve.simulation.replaying.loop_guard._MOST_ROUNDS", 0)
     jobs = [job("wide", 0, 4, 1_000), job("own", 350, 2, 100, "b")]
-    with pytest.raises(ReplayFault, match="at 350 s decisions go on without an end: 0 times"):
+    with pytest.raises(ReplayFault, match="at 350 s decisions continue without an end: 0 times"):
         played(jobs, classical(), work())
 
 

@@ -10,7 +10,7 @@ from tests.whatif.plan_stories import Object, node, pod
 
 _DRIVER: Final = "gpu.example.com"
 # The first letter is a capital in plans.
-_SENTENCE: Final = "o node that it accepts has the devices that its claims ask for free"
+_SENTENCE: Final = "o node that it accepts has the devices that its claims request free"
 
 
 def _resource(kind: str, name: str, spec: Object, namespace: str = "") -> Object:

@@ -83,5 +83,5 @@ def gang_whose_pods_no_node_takes() -> Situation:
     return Situation(
         (*_THERE, node("gpu-0", 4)),
         [group("train", 2), *(member(f"train-{n}", "train") for n in range(2))],
-        ["it asks for 8 nvidia.com/gpu", "the largest node, gpu-0, has 4"],
+        ["it requests 8 nvidia.com/gpu", "the largest node, gpu-0, has 4"],
     )

@@ -118,7 +118,7 @@ def more_gpus_than_the_largest_node() -> Situation:
     return Situation(
         (*_THERE, node("small", 4), node("large", 8)),
         [pod("mine", 16)],
-        ["it asks for 16 nvidia.com/gpu", "the largest node, large, has 8"],
+        ["it requests 16 nvidia.com/gpu", "the largest node, large, has 8"],
     )
 
 
@@ -127,7 +127,7 @@ def more_cpu_than_the_largest_node() -> Situation:
     return Situation(
         (*_THERE, node("gpu-0"), node("gpu-1")),
         [asking("mine", {"cpu": "96"})],
-        ["it asks for 96 cpu", "the largest node, gpu-0, has 64"],
+        ["it requests 96 cpu", "the largest node, gpu-0, has 64"],
     )
 
 
@@ -136,7 +136,7 @@ def more_memory_than_the_largest_node() -> Situation:
     return Situation(
         (*_THERE, node("gpu-0")),
         [asking("mine", {"cpu": "1", "memory": "1Ti"})],
-        ["it asks for 1Ti memory", "the largest node, gpu-0, has 512Gi"],
+        ["it requests 1Ti memory", "the largest node, gpu-0, has 512Gi"],
     )
 
 
@@ -183,7 +183,7 @@ def each_node_has_another_reason() -> Situation:
         [
             "1 of 3 nodes has the taint dedicated=research:NoSchedule",
             "1 does not have the label pool=train",
-            "1 is too small: it asks for 8 nvidia.com/gpu, that node, small-0, has 2",
+            "1 is too small: it requests 8 nvidia.com/gpu, that node, small-0, has 2",
             "{key: dedicated, operator: Equal, value: research, effect: NoSchedule}",
         ],
     )
@@ -196,7 +196,7 @@ def full_nodes_and_a_free_one_behind_a_taint() -> Situation:
         [pod("mine", 8, "low")],
         [
             "it lacks 8 nvidia.com/gpu",
-            "room on 1 node with the taint dedicated=research:NoSchedule",
+            "capacity on 1 node with the taint dedicated=research:NoSchedule",
         ],
         [[pod("old", 8, "low")]],
     )

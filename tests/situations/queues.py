@@ -280,7 +280,7 @@ def namespace_that_the_queue_does_not_take() -> Situation:
     return Situation(
         _base(of_gpus("team-b", 8, namespaceSelector=selector)),
         [job("mine", 1, 4, "q", "low")],
-        ["ClusterQueue team-b takes namespaces with tier=gold"],
+        ["ClusterQueue team-b accepts namespaces with tier=gold"],
         controllers="quota",
     )
 

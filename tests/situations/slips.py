@@ -58,7 +58,7 @@ def gpus_and_more_cpu_than_any_node() -> Situation:
     return Situation(
         (*_THERE, node("gpu-0")),
         [asking("mine", {"cpu": "500", GPU: "1"})],
-        ["it asks for 500 cpu", "the largest node, gpu-0, has 64"],
+        ["it requests 500 cpu", "the largest node, gpu-0, has 64"],
     )
 
 
@@ -67,7 +67,7 @@ def amd_gpus_where_there_are_few() -> Situation:
     return Situation(
         (*_THERE, of_amd("gpu-0", 4), node("gpu-1")),
         [asking("mine", {"cpu": "1", "amd.com/gpu": "8"})],
-        ["it asks for 8 amd.com/gpu", "the largest node, gpu-0, has 4"],
+        ["it requests 8 amd.com/gpu", "the largest node, gpu-0, has 4"],
     )
 
 
@@ -76,7 +76,7 @@ def job_of_pods_larger_than_a_node() -> Situation:
     return Situation(
         (*_THERE, node("gpu-0"), node("gpu-1")),
         [job("mine", 2, 16)],
-        ["it asks for 16 nvidia.com/gpu", "the largest node, gpu-0, has 8"],
+        ["it requests 16 nvidia.com/gpu", "the largest node, gpu-0, has 8"],
     )
 
 
@@ -85,7 +85,7 @@ def gang_of_pods_larger_than_a_node() -> Situation:
     return Situation(
         (*_THERE, node("gpu-0"), node("gpu-1")),
         [group("train", 2), *(member(f"train-{n}", "train", 16) for n in range(2))],
-        ["it asks for 16 nvidia.com/gpu", "the largest node, gpu-0, has 8"],
+        ["it requests 16 nvidia.com/gpu", "the largest node, gpu-0, has 8"],
     )
 
 

@@ -136,7 +136,7 @@ def test_nobody_waits_for_those_that_go_anyway() -> None:
     replay = replayed(CROWD)
     told = story(record(replay, 0, PreemptionStatus(IntentPhase.PLANNED), dry_run=True), replay)
     assert told[0] == "Preemptor: nobody"
-    assert told[4] == "Proof Exempt: none is needed; nobody waits, or it was begun by somebody else"
+    assert told[4] == "Proof Exempt: none is needed; no work waits, or another process began it"
     assert "Status: Planned (dry run: nothing is marked or evicted)" in told
     assert "Reprieved: nobody" in told
 

@@ -42,7 +42,7 @@ def queued(nominal: int, used: int, asks: int) -> list[Any]:
 @pytest.mark.parametrize(
     ("nominal", "used", "asks", "said"),
     [
-        (20, 12, 16, f"8 of the 16 {GPU} that it asks for are left in cq: ask for at most 8"),
+        (20, 12, 16, f"8 of the 16 {GPU} that it requests are left in cq: request at most 8"),
         (20, 20, 8, "cq uses all of its nominal quota of 20: it is admitted once 8 "),
         (20, 48, 8, "cq uses 28 over its nominal quota of 20: it is admitted once 36 "),
         (20, 4, 8, f"its own quota has 16 {GPU} left"),
@@ -58,10 +58,10 @@ def test_a_job_that_waits_for_quota_reads_what_its_queue_has_left(
 @pytest.mark.parametrize(
     ("reason", "asks", "said"),
     [
-        ("Full", 8, f"a pod asks for 8 {GPU}; the emptiest node has 6 free, all nodes 9: ask for"),
-        ("NoVictimsSuffice", 16, f"a pod asks for 16 {GPU}, and the largest node has 8"),
-        ("NoNodeMatches", 16, f"a pod asks for 16 {GPU}, and the largest node has 8"),
-        ("NoNodeMatches", 4, "Change what it asks of a node"),
+        ("Full", 8, f"a pod requests 8 {GPU}; the emptiest node has 6 free, all nodes 9: request"),
+        ("NoVictimsSuffice", 16, f"a pod requests 16 {GPU}, and the largest node has 8"),
+        ("NoNodeMatches", 16, f"a pod requests 16 {GPU}, and the largest node has 8"),
+        ("NoNodeMatches", 4, "Change what it requires of a node"),
     ],
 )
 def test_a_pod_that_waits_for_nodes_reads_what_they_have(reason: str, asks: int, said: str) -> None:
@@ -79,11 +79,11 @@ def test_pods_that_fit_one_by_one_read_how_many_are_missing_together() -> None:
     (step,) = steps(node("n1"), *pods, told)
     assert (
         step
-        == f"8 of the 12 {GPU} that it asks for are free: wait for 4 more, or ask for fewer pods"
+        == f"8 of the 12 {GPU} that it requests are free: wait for 4 more, or request fewer pods"
     )
 
 
 def test_who_sees_a_part_is_told_no_sums_over_others() -> None:
     tenant = Viewer(False, frozenset({"team-a"}))
     (step,) = steps(*queued(20, 12, 16), viewer=tenant)
-    assert step == "Wait until some of it ends, or ask for less."
+    assert step == "Wait until some of it ends, or request less."

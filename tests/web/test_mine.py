@@ -69,7 +69,7 @@ def test_what_runs_and_waits_is_the_tenants_own_with_its_place() -> None:
         2,
         "HeldByOthers",
     )
-    assert waits["step"] == "Wait until some of it ends, or ask for less."
+    assert waits["step"] == "Wait until some of it ends, or request less."
     assert page.values["counts"] == {"running": 1, "waiting": 1, "preempted": 0, "told": 0}
 
 

@@ -129,7 +129,7 @@ async def test_a_process_of_its_own_says_what_this_one_would() -> None:
     ("limits", "why"),
     [
         (Limits(size=100), "The record has more than 100 bytes"),
-        (Limits(patience=0.01), "It took longer than 0.01 s"),
+        (Limits(patience=0.01), "It needed longer than 0.01 s"),
     ],
 )
 async def test_what_is_too_large_or_takes_too_long_is_given_up(limits: Limits, why: str) -> None:

@@ -96,7 +96,7 @@ def test_a_preemption_by_quota_is_told_as_it_was_recorded() -> None:
         {
             "unit": "workload/team-a/sweep",
             "fate": "Reprieved",
-            "why": "put back: the preemptor fits with it in place",
+            "why": "reprieved: the preemptor fits with it in place",
             "place": 3,
             "queue": "a",
             **unknown,
@@ -136,7 +136,7 @@ def test_a_gang_that_goes_as_a_whole_is_one_unit() -> None:
             "objects": 2,
             "gpus": 16,
             "rule": "lower priority, whole group",
-            "why": "its group goes as a whole; NodeResourcesFit refuses its reprieve",
+            "why": "its group is evicted as a whole; NodeResourcesFit refuses its reprieve",
             "lost": 15_360,
             "state": "Evicted",
             "since": GONE,
@@ -146,7 +146,7 @@ def test_a_gang_that_goes_as_a_whole_is_one_unit() -> None:
         }
     ]
     assert [(row["unit"], row["why"], row["node"]) for row in rows_of(page, "spared")] == [
-        ("pod/team-c/lone", "put back: the preemptor fits with it in place", "n2")
+        ("pod/team-c/lone", "reprieved: the preemptor fits with it in place", "n2")
     ]
     assert rows_of(page, "sums") == [
         {
@@ -179,7 +179,7 @@ def test_idle_work_is_told_with_who_was_put_back_and_who_was_never_needed() -> N
         "idle for 50 min",
     )
     assert [(row["unit"], row["fate"], row["why"]) for row in rows_of(page, "spared")] == [
-        ("job/ml-team/oldest", "Reprieved", "put back: the preemptor fits with it in place"),
+        ("job/ml-team/oldest", "Reprieved", "reprieved: the preemptor fits with it in place"),
         ("job/ml-team/third", "Spared", "no pending workload needs it"),
     ]
 

@@ -505,7 +505,7 @@ async def test_a_plan_has_so_much_memory_and_is_the_first_to_go() -> None:
     async with serving(StandIn(), plans=_plans(program)) as served:
         assert await _ask(served, {"manifest": "a: b"}) == (200, [[2**31, 2**31], "1000"])
 
-    said = "the plan takes more memory than there is for it here, 2 GiB at most; the command has "
+    said = "the plan needs more memory than there is for it here, 2 GiB at most; the command has "
     for ends in ("bytearray(2**31)", "import os; os.kill(os.getpid(), 9)"):
         async with serving(
             StandIn(), plans=_plans(f"import sys;sys.stdin.read();{ends}")

@@ -189,7 +189,7 @@ def test_of_what_never_fits_it_is_said_how_much_would_and_not_to_wait(cluster: R
     assert result.exit_code == 30, result.output
     lines = result.output.splitlines()
     assert "  even on the empty cluster: 2 of 3 pods placed" in lines
-    assert "    next: Submit 2 pods at most, ask for less, or add nodes." in lines
+    assert "    next: Submit 2 pods at most, request less, or add nodes." in lines
     [outcome] = document(planned(cluster, job, flags=("-o", "json")))["submitted"]
     assert outcome["podsOnEmptyCluster"] == 2
 
@@ -317,7 +317,7 @@ def of_template(kind: str, api_version: str, **spec: Any) -> Object:
             of_template("Job", "batch/v1", suspend=True),
             None,
             "NotDecided",
-            "it is suspended (spec.suspend: true), and no queue has taken it",
+            "it is suspended (spec.suspend: true), and no queue has accepted it",
         ),
         (
             of_template(
@@ -325,7 +325,7 @@ def of_template(kind: str, api_version: str, **spec: Any) -> Object:
             ),
             None,
             "NotDecided",
-            "it asks for no pods (spec.replicas: 0)",
+            "it requests no pods (spec.replicas: 0)",
         ),
     ],
     ids=["gated", "suspended", "scaled to zero"],

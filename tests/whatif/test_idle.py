@@ -230,7 +230,7 @@ async def test_work_that_is_not_idle_for_long_enough_is_told_with_when(tmp_path:
         assert idle_reason(answer) is Reason.NOT_IDLE_YET
         (outcome,) = answer.outcomes
         assert outcome.idle is not None and " at 20" in outcome.idle.text
-        # What waits for quota is told, too: it asks for GPUs that it does not have yet.
+        # What waits for quota is told, too: it requests GPUs that it does not have yet.
         larger = gpu_job("larger", 40, queue="q", pods=3, enabled="true")
         (outcome,) = (await planned(cluster, larger)).outcomes
         assert outcome.verdict is Verdict.NEVER_FITS and outcome.idle is None

@@ -87,7 +87,7 @@ async def test_what_a_limit_range_asks_for_without_quota_is_named_with_it(tmp_pa
         found = of(asked.answer)
         assert found.cause is Cause.NOT_COVERED
         assert sentence(found) == (
-            "Its queue has no quota for a resource that its pods ask for: ClusterQueue cq has "
+            "Its queue has no quota for a resource that its pods request: ClusterQueue cq has "
             "none for memory; they ask for it by LimitRange defaults, which gives 1Gi memory"
         )
         assert general_step(found).startswith("Have memory added to `coveredResources` of Cl")
@@ -236,7 +236,7 @@ def exit_code(answer: Answer, monkeypatch: pytest.MonkeyPatch, *flags: str) -> i
                 "(batch/job); name the operator's configuration with --quota-config"
             ),
         ),
-        ("scheduling", ": the quota plane was not asked (--controllers)"),
+        ("scheduling", ": the quota plane was not queried (--controllers)"),
     ],
 )
 async def test_a_kind_that_is_not_assumed_to_be_queued_is_told_with_the_option(

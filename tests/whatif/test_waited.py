@@ -56,6 +56,6 @@ def test_what_has_to_wait_before_it_starts_does_start(tmp_path: Path, section: s
         assert 0 <= victim.goes_by - victim.reported - 12 * MINUTE <= 2 * SECOND
         text = " ".join(" ".join(plan_text(answer, ["scheduling"])).split())
         told, by = format_instant(victim.reported), format_instant(victim.goes_by)
-        assert f"would be told at {told}, goes at {by} at the latest" in text
+        assert f"would be notified at {told}, is evicted at {by} at the latest" in text
     else:
         assert (victim.reported, victim.goes_by) == (None, None)

@@ -92,7 +92,7 @@ async def _object(reading: Reading, asked: Asked, namespace: str) -> Json | None
         if rule is not None:
             raise UsageError(
                 f"{asked.kind} {namespace}/{asked.name}: you may not get {resource.qualified} "
-                f"there; {f'the rule to add: {rule}' if rule else 'ask who runs the cluster'}"
+                f"there; {f'the rule to add: {rule}' if rule else 'contact its administrator'}"
             )
     return None
 
@@ -136,7 +136,7 @@ def _limits(reading: Reading, decided: Decided | None = None) -> list[str]:
     """Return what the caller may not list; records stand in `_unknown_things`."""
     if decided is not None and decided.unseen:
         if decided.diagnosis is None and decided.starts is None:
-            return [f"Told from what you may read; you may not list {decided.hidden}."]
+            return [f"Stated from what you may read; you may not list {decided.hidden}."]
         return [f"Decided without {decided.hidden} that you cannot list: figures are lower bounds."]
     refused = _refused(reading)
     if not refused:

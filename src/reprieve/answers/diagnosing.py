@@ -115,7 +115,7 @@ async def asked_of_planes(
         if is_unbound(pod)
     } - run.scheduler_names
     if plane is Plane.SCHEDULING and others:
-        notes.append(f"Its pods are placed by {listed(others)}, which was not asked.")
+        notes.append(f"Its pods are placed by {listed(others)}, which was not queried.")
     return Decided(
         snapshot.at,
         diagnosis,

@@ -189,7 +189,7 @@ def _all_text(found: Findings) -> str:
     oldest = instant_or_none(found.displaced[-1].at)
     since = f" since {instant(oldest, found.now)}" if oldest is not None else ""
     lost = _lost_text(sum(each.lost_device_seconds or 0 for each in found.displaced))
-    return f"{counted(len(found.displaced), 'time')}{since}{lost}; --history tells each"
+    return f"{counted(len(found.displaced), 'time')}{since}{lost}; --history lists each"
 
 
 def _lost_text(device_seconds: int) -> str:

@@ -35,12 +35,12 @@ from reprieve.wording.diagnosis import OPT_IN, anchor, general_step, sentence
 
 __all__ = ["answer_of"]
 
-_TRIED: Final = 'Each change under Next of which "it starts" is said was tried.'
+_TRIED: Final = 'Each change under Next with "it starts" was tried.'
 _MOVED: Final = (
     "Decided anew, it does not wait for what its objects state: the cluster changed in between. "
     "Run the command again."
 )
-_NOT_TRIED: Final = "What stands under Next was not tried; no change that was tried lets it start."
+_NOT_TRIED: Final = "The steps under Next were not tried; with no change that was tried it starts."
 
 
 def answer_of(found: Findings) -> Answer:
@@ -198,7 +198,7 @@ def _certainty(found: Findings) -> Iterator[str]:
             yield _MOVED
         else:
             yield (
-                "From what the objects say themselves, as of "
+                "From what the objects state, as of "
                 f"{format_instant(found.now)}; nothing was decided anew."
             )
         yield from () if decided is None else decided.notes

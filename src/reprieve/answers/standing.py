@@ -82,7 +82,7 @@ def standing_of(unit: Unit, *, groups_known: bool = True) -> Standing:
     if waiting and len(gates_of(waiting[:1])) and gates:
         text = f"{counted(len(waiting), 'pod')} held by scheduling gate {listed(gates)}"
         remedy = Step(
-            "Whoever set the gate takes it away when what it waits for is there.",
+            "The controller that set the gate removes it when what it waits for is there.",
             field="spec.schedulingGates",
         )
         return Standing(State.STOPPED, text=text, waiting=waiting, nodes=nodes, remedy=remedy)
@@ -204,7 +204,7 @@ def let_run(obj: Json, field: str, value: bool | int) -> Step:
     target = f"-n {namespace_of(obj)} patch {obj['kind'].lower()} {name_of(obj)}"
     written = json.dumps({"spec": {field: value}}, separators=(",", ":"))
     command = f"kubectl {target} --type merge -p '{written}'"
-    return Step("Let it run:", command, f"spec.{field}")
+    return Step("Allow it to run:", command, f"spec.{field}")
 
 
 def _ended(pods: Sequence[Json]) -> Nanos | None:

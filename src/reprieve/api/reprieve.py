@@ -112,7 +112,7 @@ class VictimState(StrEnum):
     """How a victim came out of it.
 
     A victim is EVICTED in at most one record, that of the plan by which it went. Whoever finds it
-    gone or on its way by another plan, or by somebody else, writes GONE.
+    deleted or ending by another plan, or by somebody else, writes GONE.
     """
 
     PENDING = "Pending"

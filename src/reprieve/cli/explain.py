@@ -129,7 +129,7 @@ def explain(
     )
     if (as_of is None) != (decision_log is None):
         raise UsageError(
-            "--as-of and --decision-log belong together; accepted: both, as the past is told from "
+            "--as-of and --decision-log belong together; accepted: both, as the past is read from "
             "the log"
         )
     if len(words) > 2:
@@ -145,7 +145,7 @@ def explain(
         _print(asyncio.run(find(asked, options)), options)
         return
     if decision_log is not None:
-        raise UsageError("--as-of asks about KIND/NAME that waited, such as job/train")
+        raise UsageError("--as-of is about KIND/NAME that waited, such as job/train")
     from reprieve.cli.explain_record import explain_record
 
     explain_record(asked.name if asked is not None else subject, options)

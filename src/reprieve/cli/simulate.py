@@ -190,7 +190,7 @@ def _make_shard(
         path = write_shard(folder, study, shard, runs, ended)
     except OSError as error:
         raise UsageError(
-            f"--output {folder}: {error.strerror}; accepted: a folder to write to, with room"
+            f"--output {folder}: {error.strerror}; accepted: a folder to write to, with free space"
         ) from None
     click.echo(f"wrote {path}: {len(ended)} of {len(mine)} runs")
     if interrupted:
@@ -298,7 +298,7 @@ def _write(
     except OSError as error:
         raise UsageError(
             f"--output {output}: {error.strerror}; accepted: a file in a folder to write to, with "
-            f"room for it and what is written beside it"
+            f"free space for it and what is written beside it"
         ) from None
 
 

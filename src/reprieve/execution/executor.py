@@ -160,7 +160,7 @@ class Executor(Generic[M]):
 
         What they had saved is written before they go, since this process may end after that.
         """
-        assert self._saving is not None, "nobody is told without it"
+        assert self._saving is not None, "no work is notified without it"
         try:
             lost = partial(self._saving.losses, each.intent)
             each.intent = await self.book.note_losses(each.intent, lost)

@@ -103,7 +103,7 @@ class LettingSave:
             if not longest:
                 return ""
             if ready:
-                assert release is not None, "else nobody is ready"
+                assert release is not None, "else no work is ready"
                 written = await release([victim for unit in ready for victim in unit.victims])
                 intent = written or intent
                 for unit in ready if written else ():

@@ -250,7 +250,7 @@ class Notices:
 
     def _opened(self, intent: Preemption, unit: str, victims: list[Victim]) -> str:
         said, plan = victims[0].notice, intent.metadata.name
-        assert said is not None, "only units with a notice are told"
+        assert said is not None, "only units with a notice are notified"
         # The preemptor is nobody's business: its uid is part of the record's name.
         id = hashlib.sha256(f"{plan}/{unit}".encode()).hexdigest()[:32]
         deadline, until = parse_instant(said.deadline), parse_instant(said.extend_until)

@@ -41,8 +41,8 @@ DEFAULT_GRACE: Final = 30
 _CONDITION: Final = "DisruptionTarget"
 _REASON: Final = "PreemptionByScheduler"
 _RESUMED: Final = "preempting to accommodate a higher priority workload"
-_GONE: Final = "gone or on its way already, not by this plan"
-_ON_ITS_WAY: Final = "gone or on its way"
+_GONE: Final = "deleted or ending already, not by this plan"
+_ON_ITS_WAY: Final = "deleted or ending"
 #: A refusal may pass as well: a webhook that is away, a role that is about to be written.
 _AGAIN: Final = (*UNSETTLED, Forbidden, Invalid)
 _STARTS_WITHIN: Final = 20 * SECOND

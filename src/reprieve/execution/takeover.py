@@ -21,7 +21,7 @@ from reprieve.execution.victims import Reading, Standing, VictimResult
 __all__ = ["LET_GO", "SortedOut", "sorted_out"]
 
 M = TypeVar("M")
-LET_GO: Final = "its preemptor has let go"
+LET_GO: Final = "its preemptor has released it"
 _NOT_MARKED: Final = "its preemption was interrupted before it was marked"
 
 

@@ -83,7 +83,7 @@ class Beside(_Row, frozen=True):
 class Sidecar(_Row, frozen=True):
     """A container that the kind's controller adds where `when` holds.
 
-    `resources` is the path of what it asks for, `requests` what it asks for without. One that runs
+    `resources` is the path of what it requests, `requests` what it requests without. One that runs
     when no other does stands as an init container (`alone`): the pod asks for that much at least.
     """
 

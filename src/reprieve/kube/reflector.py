@@ -255,7 +255,7 @@ class Reflector(Generic[T]):
             elif event.type == "DELETED" and event.object is not None:
                 self._sink.deleted(event.object)
         except Exception:
-            about = "an event of %s at version %s was not taken over"
+            about = "an event of %s at version %s was not applied"
             log.exception(about, self.resource.qualified, event.resource_version)
         if event.resource_version:
             self._version = event.resource_version

@@ -136,7 +136,7 @@ class NoticeDesk:
         """Record that a pod saved, without any notice."""
         pod = await self._pod(_authorization(request))
         if self._checkpoints is None or not pod.name:
-            raise _Refused(404, "checkpoints are not taken down here: reprieve run --notice-files")
+            raise _Refused(404, "checkpoints are not recorded here: reprieve run --notice-files")
         save = await _decoded(request, _Save, '{"ago": seconds since the save, 0 to 86400}')
         at = Nanos(self._clock.wall() - save.ago * SECOND)
         if not self._checkpoints.saved(SavedPod(*pod), at):
@@ -162,7 +162,7 @@ class NoticeDesk:
             try:
                 pod = await self._pod_of(given.removeprefix(_BEARER).strip())
             except Undecided:
-                raise _Refused(503, "the API server did not say who this is") from None
+                raise _Refused(503, "the API server did not state who this is") from None
         if not pod.uid:
             raise _Refused(401, "a token of a pod with the audience reprieve.dev is needed")
         minute = self._clock.monotonic() // MINUTE

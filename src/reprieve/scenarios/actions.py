@@ -129,7 +129,9 @@ async def create_gpuworkload(play: Play, step: CreateGpuWorkload) -> None:
         try:
             await play.stage.objects.update(GPUWORKLOADS, wanted, subresource="status")
         except (Changed, Gone) as error:
-            raise StepFailed(f"the status of the new GpuWorkload was not taken: {error}") from None
+            raise StepFailed(
+                f"the status of the new GpuWorkload was not accepted: {error}"
+            ) from None
 
 
 async def remember(play: Play, step: Remember) -> None:

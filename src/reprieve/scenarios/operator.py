@@ -188,7 +188,7 @@ class OperatorProcesses:
             self._running = [each for each in self._running if each[0] is not process]
             if self._running:
                 text = f"operator process {process.pid} ended by itself with code {code}"
-                self._keep(f"{text}; another takes its place")
+                self._keep(f"{text}; another replaces it")
                 again = asyncio.create_task(self._start_again())
                 self._starting_again.add(again)
                 again.add_done_callback(self._starting_again.discard)

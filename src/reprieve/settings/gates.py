@@ -52,7 +52,7 @@ GATES: Final = (
     Gate(
         "SchedulerAsyncAPICalls",
         False,
-        notice="it changes nothing here: status patches always go through a queue",
+        notice="it changes nothing here: status patches always pass a queue",
     ),
     Gate(
         "WorkloadAwarePreemption",

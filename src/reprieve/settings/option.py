@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 NO_DECISION: Final = "it changes no decision"
-NOT_WHICH: Final = "it says when victims are evicted, not which"
+NOT_WHICH: Final = "it states when victims are evicted, not which"
 
 
 class Form(Enum):

@@ -20,9 +20,9 @@ from reprieve.settings.option import NOT_WHICH, Form, Option
 __all__ = ["IDLE", "OPTIONS", "QUOTA", "SCHEDULING"]
 
 _CHOICES: Final = tuple(map(str, VictimChoice))
-_NOT_BEFORE: Final = "it says from when others are evicted, not which"
+_NOT_BEFORE: Final = "it states from when others are evicted, not which"
 _WHO_IS_HELD: Final = "the records name the lineages on hold"
-_OF_WORKLOADS: Final = "the settings of each workload are taken from the records"
+_OF_WORKLOADS: Final = "the settings of each workload are read from the records"
 
 SCHEDULING: Final = (
     Option(

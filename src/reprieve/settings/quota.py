@@ -260,7 +260,7 @@ def _runtime_s(name: str, given: str | None) -> tuple[int, str]:
     except InvalidDuration:
         found = -1
     if found < 0:
-        return 0, f"annotation {name} is {given!r} and protects nobody; {accepted}"
+        return 0, f"annotation {name} is {given!r} and protects no work; {accepted}"
     if found > LONGEST_RUNTIME:
         return LONGEST_RUNTIME // SECOND, f"annotation {name} is {given!r}, cut; {accepted}"
     return -(-found // SECOND), ""
@@ -289,7 +289,7 @@ def _url(given: object, place: str) -> str:
     if not given:
         return ""
     if not isinstance(given, str) or _URL.fullmatch(given) is None:
-        refuse(place, given, "https://HOST:PORT, where port 0 takes a free one")
+        refuse(place, given, "https://HOST:PORT, where port 0 selects a free one")
     return given
 
 

@@ -80,7 +80,7 @@ _PROCESS: Final[Mapping[str, str]] = {
     "pprofBindAddress": "there are no profiling handlers",
     "tls": "webhooks speak TLS 1.2 and newer",
     "multiKueue": "workloads stay in this cluster",
-    "visibilityServer": "pending workloads are told in statuses and metrics",
+    "visibilityServer": "pending workloads are reported in statuses and metrics",
 }
 
 

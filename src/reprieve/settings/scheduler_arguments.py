@@ -56,7 +56,7 @@ def read_arguments(
         if name not in known:
             raise UsageError(f"{path}.name: unknown plugin {name!r}; accepted: {_accepted()}")
         if name not in _READERS:
-            raise UsageError(f"{path}.name: {name} takes no arguments; accepted: {_accepted()}")
+            raise UsageError(f"{path}.name: {name} has no arguments; accepted: {_accepted()}")
         if name in seen:
             raise UsageError(f"{path}.name: {name} is given twice; accepted: once")
         seen.add(name)
@@ -306,7 +306,7 @@ def _dynamic_resources(args: Mapping[str, Any], where: str, notices: Notices) ->
                 Notice(
                     f"{where}.{key}",
                     str(args[key]),
-                    "decisions here do not depend on how long they take; there is no such limit",
+                    "decisions here do not depend on their duration; there is no such limit",
                 )
             )
     return {}

@@ -96,9 +96,7 @@ def scheduling_again(decided_on: SchedulingInput, at: int, plugins: Plugins) -> 
         return lost_device_seconds(pods.starts[place], checkpoint, devices, decided_on.now or at)
 
     placed = any(member.bind for member in replay.attempt.members)
-    return Again(
-        replay.plan, lost, _FITS if placed else "nobody who may be preempted makes room for it"
-    )
+    return Again(replay.plan, lost, _FITS if placed else "no candidate frees capacity for it")
 
 
 def idle_again(spec: PreemptionSpec, decided_on: DecisionInput) -> Again:
@@ -121,14 +119,14 @@ def _plan_for(spec: PreemptionSpec, evaluation: Evaluation) -> tuple[Plan | None
             taken = {str(victim.subject.uid) for victim in plan.victims}
             if plan.preemptor is None and taken & recorded:
                 return plan, ""
-        return None, "nobody goes without a demand"
+        return None, "no work is evicted without a demand"
     for plan in evaluation.plans:
         if plan.preemptor is not None and plan.preemptor.uid == spec.preemptor.uid:
             return plan, ""
     for declined in evaluation.declined:
         if declined.subject.uid == spec.preemptor.uid:
             return None, f"declined: {declined.reason}"
-    return None, "it asks for nothing"
+    return None, "it requests nothing"
 
 
 def _lost_of_pods(row: Workload, now: int) -> Iterator[int]:

@@ -138,7 +138,9 @@ def read_candidate(path: Path) -> Candidate:
     )
     governor_policy(sections["governor"].value, _place(sections["governor"]), 0, 0)
     if found == Candidate(path.name, unused=found.unused):
-        said = "; ".join(f"{key}: {why}" for key, why in found.unused.items()) or "it says nothing"
+        said = (
+            "; ".join(f"{key}: {why}" for key, why in found.unused.items()) or "it states nothing"
+        )
         raise UsageError(
             f"{path}: nothing in it changes a recorded decision ({said}); accepted: keys of "
             "gpuPreemption, scheduling and quota, preemption, minRuntime, harmBudgets"

@@ -23,8 +23,8 @@ _ONE_AT_A_TIME: Final = (
     "come of other victims afterwards is not known (reprieve simulate replays whole traces)."
 )
 _DISPLACING_ALONE: Final = (
-    "Only decisions that displaced somebody have a record, and the decision log has samples of the "
-    "others: for whom else the candidate would have made room is not known."
+    "Only decisions that displaced work have a record, and the decision log has samples of the "
+    "others: for which other work the candidate would have been preempted is not known."
 )
 _STAGES: Final = (
     "Where two planes displaced for one demand, each made its own decision: the second one is made "
@@ -32,9 +32,9 @@ _STAGES: Final = (
     "is taken as it was answered then."
 )
 _BUDGETS: Final = (
-    "What harm budgets put off is the longest it could have been: other victims that they spare "
-    "nobody of are not looked for, and saves after a notice are not foreseen. Records of a cluster "
-    "without any HarmBudget say no priorities and no ClusterQueues: budgets that select by them "
+    "What harm budgets delay is the longest it could have been: other victims that they do not "
+    "spare are not looked for, and saves after a notice are not foreseen. Records of a cluster "
+    "without any HarmBudget state no priorities and no ClusterQueues: budgets that select by them "
     "count nothing there."
 )
 

@@ -68,7 +68,7 @@ class Domains:
         """Return the devices that a job can have at most on so many nodes.
 
         Raises:
-            UsageError: it asks for a level that there is not.
+            UsageError: it requests a level that there is not.
         """
         sizes = dict(self.levels)
         asked = job.required or job.preferred

@@ -235,7 +235,7 @@ def _planes(given: Part) -> tuple[str, ...]:
     if found is None:
         *others, last = (f"[{', '.join(planes)}]" for planes in _TOGETHER)
         why = (
-            " (idle work holds nodes, which quota alone gives nobody)"
+            " (idle work holds nodes, which quota alone does not give)"
             if wanted == sorted((IDLE, QUOTA))
             else ""
         )

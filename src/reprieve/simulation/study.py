@@ -159,7 +159,7 @@ def read_study(
             *reported,
             *(f"{each}: changes nothing, since jobs are not placed on nodes" for each in unplaced),
             *(
-                f"policies.{each.name}.own: places nothing, whatever cluster.domains says"
+                f"policies.{each.name}.own: places nothing, whatever cluster.domains states"
                 for each in read
                 if cluster.domains and each.own is not None
             ),

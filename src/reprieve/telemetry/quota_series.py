@@ -29,7 +29,7 @@ _CREATION: Final = tuple(0.01 * 2**n for n in range(11))
 COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "admission_attempts": ("Cycles that had heads, by what came of them.", ("result",)),
     "preemption_target_recomputations": (
-        "Targets looked for again because another workload took them, by what came of it.",
+        "Targets looked for again because another workload used them, by the result.",
         (*_QUEUE, "result"),
     ),
     "quota_reserved_workloads": ("Reservations.", (*_QUEUE, *_CLASS)),

@@ -28,14 +28,14 @@ class CauseWords:
 
 _LACKS: Final = ("it lacks {lacks}", "that is of its pod set {pod_sets}")
 _OPEN: Final = "have `borrowWithinCohort.policy: LowerPriority` set in ClusterQueue {cluster_queue}"
-_OWN: Final = "Ask for no more than {own}, or "
-_OTHERWISE: Final = "Wait until some of it ends, ask for less, or "
+_OWN: Final = "Request no more than {own}, or "
+_OTHERWISE: Final = "Wait until some of it ends, request less, or "
 _POLICIES: Final = "have `preemption` of ClusterQueue {cluster_queue} set to {setting}"
 _ABOVE: Final = " and use a priority above {above}"
 
 _SHORT: Final = ("{short}",)
 _FREE: Final = "Its quota is free, and its places are those of work that"
-_WIDER: Final = "Require {wider}, which has room now, "
+_WIDER: Final = "Require {wider}, which has capacity now, "
 
 CAUSES: Final[Mapping[Cause, CauseWords]] = {
     Cause.DEACTIVATED: CauseWords(
@@ -48,27 +48,27 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         Reason.STOPPED,
         "Its Workload was deactivated by the operator",
         ("Mend what led to it, then activate Workload {workload}: `spec.active: true`.",),
-        ("the Workload is {workload}", "the reason is {why}", "its pods were told: {said}"),
+        ("the Workload is {workload}", "the reason is {why}", "its pods were refused: {said}"),
     ),
     Cause.NOT_COVERED: CauseWords(
         Reason.NO_FLAVOR_MATCHES,
-        "Its queue has no quota for a resource that its pods ask for",
+        "Its queue has no quota for a resource that its pods request",
         (
             (
                 "Have {resources} added to `coveredResources` of ClusterQueue {cluster_queue}, set "
-                "`resources.quotaCheckStrategy: IgnoreUndeclared`, or do not ask for it."
+                "`resources.quotaCheckStrategy: IgnoreUndeclared`, or do not request it."
             ),
         ),
         (
             "ClusterQueue {cluster_queue} has none for {resources}",
-            "they ask for it by {implied_by}",
+            "they request it by {implied_by}",
         ),
     ),
     Cause.WIDER_LEVEL: CauseWords(
         Reason.NO_PLACES,
-        "No part of its topology has room for all of its pods, even if all that topologies placed "
-        "were gone",
-        ("Require {wider}, ask for fewer pods or smaller slices, or have nodes added there.",),
+        "No part of its topology has capacity for all of its pods, even without all work that "
+        "topologies placed",
+        ("Require {wider}, request fewer pods or smaller slices, or have nodes added there.",),
         _SHORT,
     ),
     Cause.PLACES_PROTECTED: CauseWords(
@@ -109,18 +109,18 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
     Cause.PROTECTION: CauseWords(
         Reason.HELD_BY_OTHERS,
         "The quota is in use by work that is left alone for a while",
-        ("Wait until that ends, or ask for less.",),
+        ("Wait until that ends, or request less.",),
         _LACKS,
     ),
     Cause.PRIORITY: CauseWords(
         Reason.HELD_BY_OTHERS,
         "The quota is in use by work that is preempted for a higher priority only",
-        ("Use a priority above {above}, ask for less, or wait until some of it ends.",),
+        ("Use a priority above {above}, request less, or wait until some of it ends.",),
         _LACKS,
     ),
     Cause.BORROWING: CauseWords(
         Reason.HELD_BY_OTHERS,
-        "It would borrow, and work that borrows takes nothing from others here",
+        "It would borrow, and work that borrows preempts no other work here",
         (
             f"{_OWN}{_OPEN}{_ABOVE}.",
             f"{_OWN}{_OPEN}.",
@@ -141,10 +141,10 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
     ),
     Cause.NOT_TO_TAKE: CauseWords(
         Reason.HELD_BY_OTHERS,
-        "The quota is in use, and what others may be asked to give back is not enough",
+        "The quota is in use, and what may be reclaimed from others is not enough",
         (
             (
-                "Wait until some of it ends, ask for less, or have the quota raised: no priority "
+                "Wait until some of it ends, request less, or have the quota raised: no priority "
                 "and no policy of the queue changes it."
             ),
         ),
@@ -154,7 +154,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         Reason.HELD_BY_OTHERS,
         "The quota is in use by work that it may preempt, once it has waited for long enough",
         ("Wait until {until}, or have its `preemptionDelay` shortened.",),
-        ("nobody is preempted for it before {until}",),
+        ("no work is preempted for it before {until}",),
     ),
     Cause.KEPT_FOR_HEADS: CauseWords(
         Reason.HELD_BY_OTHERS,
@@ -175,7 +175,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
     ),
     Cause.NODE_REFUSES: CauseWords(
         Reason.NOMINATED_WAITING,
-        "Room is kept for it on a node that does not accept it any more",
+        "Capacity is kept for it on a node that does not accept it any more",
         (
             (
                 "Have the node accept it again; else it is tried elsewhere once the pods that "
@@ -186,11 +186,11 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
     ),
     Cause.DEVICES: CauseWords(
         Reason.FULL,
-        "No node that it accepts has the devices that its claims ask for free, and no preemption "
+        "No node that it accepts has the devices that its claims request free, and no preemption "
         "frees them",
         (
             (
-                "Wait until work that holds such devices ends, ask for fewer of them, or have "
+                "Wait until work that holds such devices ends, request fewer of them, or have "
                 "`simulateClaims` set, with which work of lower priority is preempted for them."
             ),
         ),
@@ -198,7 +198,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
     Cause.TOO_MANY_PODS: CauseWords(
         Reason.NO_NODE_MATCHES,
         "Its pods do not fit the nodes together, however empty these are",
-        ("Ask for less, lower the group's minimum, or add nodes.",),
+        ("Request less, lower the group's minimum, or add nodes.",),
         ("it lacks {lacks}", "{why}"),
     ),
 }

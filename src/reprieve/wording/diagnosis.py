@@ -72,13 +72,13 @@ _SURPLUS: Final = "all of its pods have to find a node, also the {surplus} beyon
 _QUOTA: Final[Mapping[Reason, Words]] = {
     Reason.STOPPED: Words(
         "Its queue is stopped",
-        "Ask whoever runs the queue to let it go on: `spec.stopPolicy: None`.",
+        "Have the queue's administrator start it again: `spec.stopPolicy: None`.",
         ("it is {queue}", "its stopPolicy is {policy}"),
     ),
     Reason.INACTIVE: Words(
         "Its queue does not exist, or cannot admit anything as it is configured",
         "Correct the queue that it names, or see what the condition `Active` of the ClusterQueue "
-        "says is missing.",
+        "names as missing.",
         (
             "there is no LocalQueue {missing} in namespace {namespace}",
             "the namespace has: {known}",
@@ -86,36 +86,36 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         ),
     ),
     Reason.NAMESPACE_NOT_ALLOWED: Words(
-        "Its ClusterQueue does not take work of its namespace",
+        "Its ClusterQueue does not accept work of its namespace",
         "Use a LocalQueue of another ClusterQueue, or have the namespace's labels match "
         "`spec.namespaceSelector`.",
-        ("ClusterQueue {cluster_queue} takes {namespaces}",),
+        ("ClusterQueue {cluster_queue} accepts {namespaces}",),
     ),
     Reason.INVALID: Words(
-        "What its pods ask for cannot be read, or is more than the namespace's limits allow",
+        "What its pods request cannot be read, or is more than the namespace's limits allow",
         "Correct the requests and limits of its pods.",
         ("{why}",),
     ),
     Reason.NO_FLAVOR_MATCHES: Words(
-        "No flavor of its queue suits its pods: their nodes, or the resources they ask for",
+        "No flavor of its queue suits its pods: their nodes, or the resources they request",
         "Compare the pods' node selector, affinity and tolerations with the flavors' labels and "
         "taints, and their resources with those that the queue covers.",
         ("{why}", "{differs}"),
     ),
     Reason.NO_PLACES: Words(
-        "No part of its topology has room for all of its pods, even if all that topologies placed "
-        "were gone",
-        "Ask for fewer pods or smaller slices, or have nodes added there.",
+        "No part of its topology has capacity for all of its pods, even without all work that "
+        "topologies placed",
+        "Request fewer pods or smaller slices, or have nodes added there.",
         ("{short}", "{why}"),
     ),
     Reason.PLACES_TAKEN: Words(
-        "Its quota is free, and no part of its topology has room for all of its pods now",
-        "Wait until work there ends, require a wider level, or ask for smaller slices.",
+        "Its quota is free, and no part of its topology has capacity for all of its pods now",
+        "Wait until work there ends, require a wider level, or request smaller slices.",
         ("{short}", "{why}"),
     ),
     Reason.NEVER_FITS: Words(
-        "It asks for more than its queue can ever have",
-        "Ask for less, or have the nominal quota or the borrowing limit raised.",
+        "It requests more than its queue can ever have",
+        "Request less, or have the nominal quota or the borrowing limit raised.",
         (
             "it needs {needs}",
             "that is of its pod set {pod_sets}",
@@ -134,7 +134,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
     ),
     Reason.PODS_NOT_READY: Words(
         "Work that was admitted before it has pods that are not ready yet",
-        "Find out why those pods do not start; until they do nobody else is admitted.",
+        "Find out why those pods do not start; until they do no other work is admitted.",
         ("it waits for {holder}", "at the latest until {until}"),
     ),
     Reason.VICTIMS_LEAVING: Words(
@@ -142,7 +142,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         "Nothing: it is admitted once they have ended.",
         (
             "{victims} on the way out",
-            "{saving} to go once the next save is made, expected by {saved}",
+            "{saving} to be evicted once the next save is made, expected by {saved}",
             "they are to have ended by {until}",
         ),
     ),
@@ -152,13 +152,13 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         ("it is tried again at {until}",),
     ),
     Reason.BEHIND_HEAD: Words(
-        "Another workload is before it in its queue, and nobody behind that one is tried",
+        "Another workload is before it in its queue, and no workload behind that one is tried",
         "Wait, raise its priority, or use a queue with `queueingStrategy: BestEffortFIFO`.",
         ("the head is {head}",),
     ),
     Reason.HELD_BY_OTHERS: Words(
         "The quota is in use by work that is not preempted for it",
-        "Wait until some of it ends, or ask for less.",
+        "Wait until some of it ends, or request less.",
         ("it lacks {lacks}", "that is of its pod set {pod_sets}"),
     ),
 }
@@ -180,7 +180,7 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
     ),
     Reason.NO_NODE_MATCHES: Words(
         "No node accepts it, however empty",
-        "Change what it asks of a node: size, node selector, affinity, tolerations or volumes.",
+        "Change what it requires of a node: size, node selector, affinity, tolerations or volumes.",
         ("{why}", "of {nodes} nodes none does"),
     ),
     Reason.SET_ASIDE: Words(
@@ -189,8 +189,8 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
         ("{why}", "it is tried again at {until}"),
     ),
     Reason.NOMINATED_WAITING: Words(
-        "Room is kept for it on nodes, and is not free yet",
-        "Nothing: it is placed once the room is free.",
+        "Capacity is kept for it on nodes, and is not free yet",
+        "Nothing: it is placed once the capacity is free.",
         ("kept on {on}", "at the latest until {until}"),
     ),
     Reason.VICTIMS_LEAVING: Words(
@@ -199,29 +199,29 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
         ("{victims} on the way out", "they are to have ended by {until}"),
     ),
     Reason.SPREAD_OR_AFFINITY_BLOCKS: Words(
-        "Rules about which pods may be together keep it from nodes where it would have room",
+        "Rules about which pods may be together keep it from nodes with enough capacity",
         "Loosen its spread constraints, affinity or anti-affinity, or the topology that its group "
-        "asks for.",
+        "requests.",
         ("{why}",),
     ),
     Reason.POLICY_NEVER: Words(
-        "There is no room, and with `preemptionPolicy: Never` it preempts nobody",
+        "There is no free capacity, and with `preemptionPolicy: Never` it preempts no work",
         "Wait, or use a priority class without `preemptionPolicy: Never`.",
         ("it lacks {lacks}",),
     ),
     Reason.VICTIMS_PROTECTED: Words(
         "Who could be preempted for it is protected",
-        "Wait until the protection ends, or ask for less.",
+        "Wait until the protection ends, or request less.",
         ("the first protection ends at {until}", _SURPLUS),
     ),
     Reason.NO_VICTIMS_SUFFICE: Words(
         "Even if all work of lower priority was preempted, it would not fit",
-        "Ask for less, use a higher priority, or wait until work of its own priority ends.",
+        "Request less, use a higher priority, or wait until work of its own priority ends.",
         ("it lacks {lacks}", _SURPLUS),
     ),
     Reason.FULL: Words(
         "The nodes that it accepts are full, and no work on them is of lower priority",
-        "Wait until work ends, ask for less, or use a higher priority.",
+        "Wait until work ends, request less, or use a higher priority.",
         ("it lacks {lacks}", _SURPLUS),
     ),
     Reason.BACKOFF: Words(
@@ -234,7 +234,7 @@ _IDLE: Final[Mapping[Reason, Words]] = {
     Reason.VICTIMS_PROTECTED: Words(
         "The idle work that could be preempted for it was displaced too often, cannot be "
         "evicted, or is spared by a harm budget",
-        "Wait until that ends; its Disruptions say why.",
+        "Wait until that ends; its Disruptions state why.",
         ("the first is left alone until {until}", "used up: harm budget {budgets}"),
     ),
     Reason.NOT_OPTED_IN: Words(
@@ -243,18 +243,18 @@ _IDLE: Final[Mapping[Reason, Words]] = {
         "configuration.",
     ),
     Reason.WOULD_NOT_HELP: Words(
-        "Idle work that was preempted would not let it fit",
-        "Ask for less, or for GPUs of which more are idle.",
+        "It would not fit even if idle work was preempted",
+        "Request less, or GPUs of which more are idle.",
         ("it lacks {lacks}",),
     ),
     Reason.STALE_METRICS: Words(
-        "Nobody knows which GPUs are idle, as their metrics are too old",
+        "It is not known which GPUs are idle, as their metrics are too old",
         "See that the metric sources are reachable; the operator's log names those that are not.",
         ("since {since}",),
     ),
     Reason.HELD_BY_CLAIM: Words(
         "The idle GPUs that it could have are freed for other work that waits",
-        "Nothing: it is looked at again when that work has its GPUs, or lets go of them.",
+        "Nothing: it is looked at again when that work has its GPUs, or releases them.",
         ("they are for {claim}",),
     ),
     Reason.NOT_IDLE_YET: Words(
@@ -267,7 +267,7 @@ _IDLE: Final[Mapping[Reason, Words]] = {
         "Wait until work ends or becomes idle.",
     ),
     Reason.NO_PRESSURE: Words(
-        "Nobody waits for GPUs, so that nothing is preempted",
+        "No work waits for GPUs, so that nothing is preempted",
         "Nothing has to be done.",
     ),
 }
@@ -436,7 +436,7 @@ def _plane_markdown(plane: Plane) -> str:
     rows = [
         f"### In the {plane} plane",
         "",
-        "| reason | what it says | next step |",
+        "| reason | meaning | next step |",
         "|---|---|---|",
     ]
     for reason in REASONS[plane]:

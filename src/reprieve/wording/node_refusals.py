@@ -41,7 +41,7 @@ def behind_text(refusals: Sequence[NodeRefusal]) -> str:
             said.append(_clause(each, first=True))
         elif each.room and each.kind is not Refused.TOGETHER:
             nodes = f"{each.room} {'node' if each.room == 1 else 'nodes'}"
-            said.append(f"there is room on {nodes} {_with(each)}")
+            said.append(f"there is capacity on {nodes} {_with(each)}")
     return "; ".join(said[:_MOST])
 
 
@@ -80,7 +80,7 @@ def _clause(refusal: NodeRefusal, *, first: bool) -> str:
             case Refused.SIZE:
                 asks, most = _figures(refusal)
                 largest = f"the largest node, {refusal.largest}, has {most}"
-                return f"it asks for {asks} {subject} a pod, {largest}"
+                return f"it requests {asks} {subject} a pod, {largest}"
             case Refused.NODE_NAME:
                 return f"there is no node {subject}"
     one = refusal.nodes == 1
@@ -117,7 +117,7 @@ def _verb(refusal: NodeRefusal, one: bool) -> str:
         case Refused.SIZE:
             asks, most = _figures(refusal)
             which = "that node" if one else "the largest of them"
-            size = f"it asks for {asks} {subject}, {which}, {refusal.largest}, has {most}"
+            size = f"it requests {asks} {subject}, {which}, {refusal.largest}, has {most}"
             return f"{be} too small: {size}"
         case Refused.PORT:
             return f"{has} host port {subject} in use"
@@ -154,14 +154,14 @@ def _step(refusal: NodeRefusal) -> str:
             other = f" {refusal.there[0]} instead of" if len(refusal.there) == 1 else ""
             if other:
                 return f"Ask for{other} {subject}, or add nodes that have {subject}."
-            return f"Add nodes that have {subject}, or do not ask for it."
+            return f"Add nodes that have {subject}, or do not request it."
         case Refused.SIZE:
             most = quantity_text(subject, refusal.most)
-            return f"Ask for at most {most} {subject} a pod, or add a larger node."
+            return f"Request at most {most} {subject} a pod, or add a larger node."
         case Refused.TAINT:
             return f"Add {toleration_text(subject)} to `tolerations` of the pod's spec."
         case Refused.CORDONED:
-            return f"Let the node take pods again: `kubectl uncordon {refusal.names[0]}`."
+            return f"Allow pods on the node again: `kubectl uncordon {refusal.names[0]}`."
         case Refused.NOT_READY:
             why = "Find out why the node is not ready"
             return f"{why}: `kubectl describe node {refusal.names[0]}`."

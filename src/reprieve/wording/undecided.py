@@ -11,7 +11,7 @@ __all__ = ["DECISION_FAILED", "FAULT", "PREEMPTION_NOT_RECORDED", "not_recorded"
 DECISION_FAILED: Final = "DecisionFailed"
 FAULT: Final = "A fault of the operator keeps it from being decided about; its log has the details"
 PREEMPTION_NOT_RECORDED: Final = "PreemptionNotRecorded"
-_MOST_OF_FAILURE: Final = 700  # characters, so that the note of an event has room for the rest
+_MOST_OF_FAILURE: Final = 700  # characters, so that the note of an event has space for the rest
 
 
 def not_recorded(failure: str, pause: int, *, sooner: str = ", or when the work changes") -> str:

@@ -79,12 +79,12 @@ def test_work_that_would_borrow_is_told_so_and_starts_with_what_it_need_not_borr
     assert found.refused == {"borrowing": 1}
     assert sentence(found) == (
         f"lender: 0 of 8 {GPU} (a100) used, asks 8; borrower has borrowed 8 of its cohort; "
-        "it would borrow, and work that borrows takes nothing from others here: it lacks 8 "
+        "it would borrow, and work that borrows preempts no other work here: it lacks 8 "
         "nvidia.com/gpu in a100; it would borrow 2 cpu; ClusterQueue lender has "
         "borrowWithinCohort Never; who stays: 1 out of reach of work that would borrow"
     )
     assert general_step(found) == (
-        "Ask for no more than 4 cpu, or have `borrowWithinCohort.policy: LowerPriority` set in "
+        "Request no more than 4 cpu, or have `borrowWithinCohort.policy: LowerPriority` set in "
         "ClusterQueue lender."
     )
     assert starts(cohort(RECLAIMS).submit(asking(4, 8, priority=1000)))
@@ -124,7 +124,7 @@ def test_with_nothing_of_its_own_only_the_policy_is_named() -> None:
 
     found = told(site(RECLAIMS))
     assert found.cause is Cause.BORROWING
-    assert general_step(found).startswith("Wait until some of it ends, ask for less, or have `b")
+    assert general_step(found).startswith("Wait until some of it ends, request less, or have `b")
     assert starts(site(replace(RECLAIMS, borrow_within_cohort=OPEN)))
 
 
@@ -165,7 +165,7 @@ def test_a_queue_that_preempts_nobody_is_told_as_what_keeps_it_waiting() -> None
     found = told(site(Preemption(), 9))
     assert found.cause is Cause.POLICY
     assert general_step(found) == (
-        "Wait until some of it ends, ask for less, or have `preemption` of ClusterQueue q set to "
+        "Wait until some of it ends, request less, or have `preemption` of ClusterQueue q set to "
         "withinClusterQueue: LowerPriority."
     )
     assert starts(site(Preemption(Policy.LOWER_PRIORITY), 9))
@@ -237,12 +237,12 @@ def test_a_resource_without_quota_is_told_as_that_and_not_as_nodes() -> None:
     found = told(site(wanting))
     assert (found.reason, found.cause) == (Reason.NO_FLAVOR_MATCHES, Cause.NOT_COVERED)
     assert sentence(found) == (
-        "Its queue has no quota for a resource that its pods ask for: ClusterQueue q has none for "
+        "Its queue has no quota for a resource that its pods request: ClusterQueue q has none for "
         "memory"
     )
     assert general_step(found) == (
         "Have memory added to `coveredResources` of ClusterQueue q, set "
-        "`resources.quotaCheckStrategy: IgnoreUndeclared`, or do not ask for it."
+        "`resources.quotaCheckStrategy: IgnoreUndeclared`, or do not request it."
     )
     assert starts(site(wanting, settings=Settings(ignore_undeclared=True)))
     assert starts(site(work("w", "q", 1)))

@@ -254,8 +254,8 @@ def test_who_waits_for_a_save_of_victims_is_told_of_whom_and_until_when() -> Non
     )
     assert found is not None
     assert sentence(found) == (
-        "Work is preempted for it and has not ended yet: team/victim to go once the next save is "
-        f"made, expected by {format_instant(save)}"
+        "Work is preempted for it and has not ended yet: team/victim to be evicted once the next "
+        f"save is made, expected by {format_instant(save)}"
     )
 
 

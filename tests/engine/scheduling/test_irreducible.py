@@ -66,7 +66,7 @@ def with_more(snapshot: Snapshot, attempt: Attempt, more: Iterable[str]) -> Atte
 
 
 def could_stay(snapshot: Snapshot, attempt: Attempt, policy: Policy | None = None) -> set[str]:
-    """The names of pods of which the proof says that they could stay; it says nothing else."""
+    """The names of pods of which the proof says that they could stay; it states nothing else."""
     faults = faults_of(snapshot, policy or Policy(), attempt)
     assert {each.fault for each in faults} <= {Fault.REDUCIBLE}, faults
     return {each.subject.partition("/")[2] for each in faults}

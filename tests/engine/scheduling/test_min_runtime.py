@@ -1,4 +1,4 @@
-"""Just-started work is preempted for nobody, as long as it asks for and the limit allows."""
+"""Just-started work is preempted for nobody, as long as it requests and the limit allows."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ PROVEN: dict[Callable[[pytest.MonkeyPatch], None], range] = {
 def test_the_proof_of_a_plan_fails_with_a_fault(
     fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says of some victim that it could stay; without a fault it says nothing."""
+    """It says of some victim that it could stay; without a fault it states nothing."""
     fault(monkeypatch)
     noticed = 0
     for case in cases_of(PROVEN[fault]):

@@ -193,7 +193,7 @@ def test_a_plugins_plan_that_does_not_hold_is_a_failure_of_its_unit_alone() -> N
         PlanFault(Fault.NOT_FEASIBLE, uid, "a") for uid in WAITING
     )
     assert str(refused.failure) == "; ".join(
-        f"{uid}: the pod does not pass on its node with the victims gone (a)" for uid in WAITING
+        f"{uid}: the pod does not pass on its node without the victims (a)" for uid in WAITING
     )
     assert left == [other]
 

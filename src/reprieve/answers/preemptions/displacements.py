@@ -191,7 +191,7 @@ def _amounts(victims: Sequence[Victim]) -> dict[str, int]:
 
 def _outcome(record: Preemption, states: set[VictimState]) -> str:
     if record.spec.dry_run:
-        return "dry run: nobody was touched"
+        return "dry run: no work was evicted"
     if states & {VictimState.EVICTED, VictimState.GONE}:
         return "evicted" if VictimState.EVICTED in states else "gone already"
     if VictimState.SPARED in states:

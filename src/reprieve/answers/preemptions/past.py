@@ -34,7 +34,7 @@ _HASH: Final = Form(r"[0-9a-f]{5,8}+")
 _SUFFIX: Final = Form(r"[a-z0-9]++(-[a-z0-9]++){0,4}+")
 _MOST_UNITS: Final = 4
 _SOURCE: Final = (
-    "From the decision log, as the planes wrote it then; the cluster of today was not asked."
+    "From the decision log, as the planes wrote it then; the cluster of today was not read."
 )
 
 
@@ -81,7 +81,7 @@ def _answer(found: History, asked: Asked, namespace: str, instant: Nanos, again:
             version=VERSION,
             subject=subject,
             state=State.UNKNOWN,
-            verdict=f"{subject} did not wait at {at}, as far as the log tells.",
+            verdict=f"{subject} did not wait at {at}, as far as the log states.",
             as_of=at,
             evidence=list(_around(found)),
             certainty=[_SOURCE, *_lost(found)],

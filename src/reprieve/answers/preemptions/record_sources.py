@@ -173,7 +173,7 @@ async def records_of_reader(
     if not found and (PREEMPTIONS.qualified, space) in reading.refused:
         raise UsageError(
             f"you may not list {PREEMPTIONS.qualified} in namespace {space!r}; "
-            "accepted: somebody who may, or -f FILE"
+            "accepted: a user who may, or -f FILE"
         )
     parts = []
     if any(each.get("spec", {}).get(key) for each in found for key in ("parts", "inputParts")):

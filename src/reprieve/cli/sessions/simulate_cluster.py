@@ -65,7 +65,7 @@ def read_snapshot_trace(path: Path, name: str) -> Trace:
     if listed is None or not listed.objects:
         raise UsageError(
             f"{path}: without Workloads; accepted: a file of reprieve snapshot, of a cluster with "
-            f"Kueue or the quota plane, by somebody who may list them"
+            f"Kueue or the quota plane, by a user who may list them"
         )
     return workload_jobs(name, [msgspec.json.decode(body) for body in listed.objects.values()])
 

@@ -59,7 +59,7 @@ _TROUBLE: Final = re.compile(r" (ERROR|CRITICAL) |^Error: ")
 _TO_SEE: Final = (
     "What to see there: who holds GPUs and who waits (Now), why each of them waits and what helps",
     "(Waiting), and who was preempted for whom (Preemptions). Four teams share 12 nodes of 8 GPUs:",
-    "what happens is said below. Ctrl-C ends it; reprieve up --speed 10 goes ten times as fast.",
+    "what happens is listed below. Ctrl-C ends it; reprieve up --speed 10 is ten times as fast.",
 )
 _CONTROLLERS: Final = ("idle", "scheduling")
 #: Ours is the only scheduler of the cluster.
@@ -215,7 +215,7 @@ class UpSession:
             tasks.create_task(play_demo(director))
             tasks.create_task(expire_events(stage))
             tasks.create_task(trainings.run())
-        raise AssertionError("the demo goes on until it is cancelled")
+        raise AssertionError("the demo continues until it is cancelled")
 
     async def _start_page(
         self, stack: contextlib.AsyncExitStack, kubeconfig: Path, directory: Path

@@ -175,9 +175,9 @@ def _next_steps(outcome: Outcome, diagnosis: Diagnosis) -> list[str]:
     if outcome.verdict is Verdict.NEVER_FITS:
         # Then a change was tried with one pod of them, and would help that one alone.
         if placed := outcome.pods_on_empty_cluster:
-            return [f"Submit {counted(placed, 'pod')} at most, ask for less, or add nodes."]
+            return [f"Submit {counted(placed, 'pod')} at most, request less, or add nodes."]
         if diagnosis.reason in _ROOM and not diagnosis.fixes:
-            return ["Ask for less, or add nodes; waiting does not help."]
+            return ["Request less, or add nodes; waiting does not help."]
     if not diagnosis.fixes:
         return [general_step(diagnosis)]
     return [fix_text(fix, outcome.written.get(fix, ())) for fix in diagnosis.fixes[:_STEPS]]
@@ -267,7 +267,7 @@ def _why(victim: Displaced, now: Nanos) -> str:
     reported = ""
     if victim.reported is not None and victim.goes_by is not None:
         at, by = format_instant(victim.reported), format_instant(victim.goes_by)
-        reported = f"would be told at {at}, goes at {by} at the latest"
+        reported = f"would be notified at {at}, is evicted at {by} at the latest"
     return "; ".join(each for each in (turn, why, saved, reported) if each)
 
 

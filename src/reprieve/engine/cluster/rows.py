@@ -139,10 +139,10 @@ class PodRow:
     failed: int = 0  # Unix seconds at which a container ended badly for the last time
     stuck: bool = False  # a container cannot be started
     disrupted: str = ""  # the reason for which somebody evicts it
-    # Seconds before its eviction at which it wants to be told; 0: it says nothing, -1: unreadable.
+    # Seconds of notice that it requests before its eviction; 0: none stated, -1: unreadable.
     notice: int = 0
     speaks: bool = False  # it answers a notice for its unit
-    save_cost: int = 0  # seconds that a save takes, 0 where it says nothing
+    save_cost: int = 0  # seconds that a save takes, 0 where it states nothing
     # With which number its pod set begins; -1: what cannot be read.
     index_offset: int = 0
 

@@ -31,7 +31,7 @@ class Cause(StrEnum):
     PLACES_PROTECTED = "places protected"
     PLACES_BY_PRIORITY = "places by priority"
     PLACES_BY_POLICY = "places by policy"
-    PLACES_NOT_TO_TAKE = "places not to take"
+    PLACES_NOT_TO_TAKE = "places not to use"
     # HeldByOthers.
     PROTECTION = "protection"
     PRIORITY = "priority"

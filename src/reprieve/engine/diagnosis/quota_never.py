@@ -47,7 +47,7 @@ def _differences(trial: Trial, workload: Workload) -> Iterator[str]:
             for key, value in pod_set.node_selector.items():
                 if flavor.labels.get(key, value) != value:
                     has = f"{key}={flavor.labels[key]}"
-                    yield f"flavor {name} has {has}, its pods ask for {key}={value}"
+                    yield f"flavor {name} has {has}, its pods request {key}={value}"
 
 
 def too_much(trial: Trial, workload: Workload) -> dict[str, str]:

@@ -81,14 +81,14 @@ def _short(room: Capacity, best: int | None, asks: str) -> str:
     level = room.meant.level
     if not room.meant.required:
         widest = room.slices(0 if room.meant.climbs else level)
-        text = f"the whole topology has room for {int(widest.sum())} of {asks}"
+        text = f"the whole topology has capacity for {int(widest.sum())} of {asks}"
     elif best is None:
         return f"there is no {room.tree.levels[level]}"
     else:
         most = room.room(level, best)
-        text = f"no {room.tree.levels[level]} has room for {asks}"
+        text = f"no {room.tree.levels[level]} has capacity for {asks}"
         if most:
-            return f"{text}: the best, {room.name(level, best)}, has room for {most}"
+            return f"{text}: the best, {room.name(level, best)}, has capacity for {most}"
     if not room.excluded:
         return text
     most_often = sorted(room.excluded.items(), key=lambda each: (-each[1], each[0]))

@@ -123,11 +123,11 @@ _WHY: Final[Mapping[Sentence, str]] = MappingProxyType(
     {
         Sentence.SCHEDULER_NAMES: "their scheduler names are {0} and {1}",
         Sentence.PRIORITIES: "their priorities are {0} and {1}",
-        Sentence.POLICIES_OF_GROUP: "a pod says preemptionPolicy {0}, its group {1}",
+        Sentence.POLICIES_OF_GROUP: "a pod states preemptionPolicy {0}, its group {1}",
         Sentence.POLICIES_OF_PODS: "their preemptionPolicy is {0} and {1}",
         Sentence.MORE_DOMAINS: "members run in the topology domains {0} and {1}",
         Sentence.NO_DOMAIN: "the node of {0} is in no domain of the group's topology",
-        Sentence.NO_NODE_OF_POD: "the node of {0} is gone",
+        Sentence.NO_NODE_OF_POD: "the node of {0} was deleted",
         Sentence.NO_PLACEMENTS: "no node is in a domain of the group's topology",
         Sentence.NO_PROFILE: "no profile is named {0}",
         Sentence.TOO_MANY_LEVELS: "the tree above {0} has more than {1} levels, or is a circle",

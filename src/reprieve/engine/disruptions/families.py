@@ -2,7 +2,7 @@
 
 The name of a family is that of its member that was told first. Lineages and participants are
 numbers of `Participants`. Who is away, and has nobody who came in its place, is for each weak link
-a list of lineages in the order of time, so that an operation costs what is older than it asks for.
+a list of lineages in the order of time, so that an operation costs what is older than it requests.
 
 Away is a pod of its own from when it was displaced, since it does not come back, and everything
 else once it was displaced (or failed) and has ended (`Families.ended`): what is there still comes

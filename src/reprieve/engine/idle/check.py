@@ -72,12 +72,12 @@ class Fault(StrEnum):
     OVERSTATED_FLIGHT = "more is credited than is on its way"
     UNDERSTATED_FLIGHT = "less is credited than is on its way to the demand"
     NOT_FEASIBLE = "need exceeds what is in flight and freed"
-    NOT_PLACED = "a pending pod has no admitted node with room"
-    REDUCIBLE = "a victim can be put back, and the plan does not say so"
-    WRONGLY_COMPATIBLE = "the plan says that it may take too many, and may not, or does not"
+    NOT_PLACED = "a pending pod has no admitted node with capacity"
+    REDUCIBLE = "a victim can be reprieved, and the plan does not state it"
+    WRONGLY_COMPATIBLE = "the plan states that it may evict too many, and may not, or does not"
     UNGUARDED = "a guard is missing"
-    BEYOND_DEBT = "the preemptor was displaced, and the victim goes beyond what it lost"
-    TORN_GANG = "a gang that goes as a whole is not named as a whole"
+    BEYOND_DEBT = "the preemptor was displaced, and the victim exceeds what it lost"
+    TORN_GANG = "a gang that is evicted as a whole is not named as a whole"
 
 
 @dataclass(frozen=True, slots=True)

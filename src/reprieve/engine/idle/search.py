@@ -30,7 +30,7 @@ class Search:
     Args:
         demand: who waits.
         pods: its pods that wait for a node, each of which has to have one; none for a sum.
-        need: GPUs that it asks for, per resource name.
+        need: GPUs that it requests, per resource name.
         incoming: what is on its way to it, per resource name.
         room: where there are pods, what it may use on each node before anybody else goes.
         chosen: roots that are preempted for others.

@@ -1,6 +1,6 @@
 """The states of a notice, from the record of a plan to the release of a unit.
 
-| state | its first `saving` | all have saved | deadline | its plan goes on | its plan ends |
+| state | its first `saving` | all have saved | deadline | its plan continues | its plan ends |
 |---|---|---|---|---|---|
 | Noticed | Saving | Saved | Overdue | - | Pardoned |
 | Saving | - | Saved | Overdue | - | Pardoned |
@@ -48,7 +48,7 @@ class Happening(StrEnum):
     SAVING = "its first `saving`"
     ALL_SAVED = "all have saved"
     DEADLINE = "deadline"
-    RELEASE = "its plan goes on"
+    RELEASE = "its plan continues"
     PARDON = "its plan ends"
 
 

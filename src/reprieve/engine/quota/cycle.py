@@ -312,7 +312,7 @@ class _Cycle:
             self._skip(entry, message, mode is Mode.PREEMPT)
         elif later := self.plans.awaited(entry) or self.plans.after_leaving(entry):
             entry.assignment, entry.targets, entry.deferred = later, (), True
-            message = "Fits once those are gone who are evicted already"
+            message = "Fits once the work that is evicted already has ended"
             before = f"{assignment.message}. " if assignment.message else ""
             self._defer(entry, later, f"{before}{message}")
         elif refused := self.nodes.refusal_of_cheapest(entry, assignment):
@@ -437,7 +437,7 @@ class _Cycle:
         self.result.retry_at(entry, until)
         entry.reason = Unready.WAITING_FOR_QUOTA
         entry.message = (
-            f"{assignment.message}. Nobody is preempted for it before {format_instant(until)}"
+            f"{assignment.message}. No work is preempted for it before {format_instant(until)}"
         )
         entry.requeue, entry.scan = RequeueReason.PREEMPTION_DELAYED, None
         self._finish(entry, Outcome.DELAYED)

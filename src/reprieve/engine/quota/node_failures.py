@@ -193,7 +193,7 @@ class NodeVictims:
     def _keep(self, entry: Entry, gone: Iterable[Holder]) -> None:
         """Keep the places that it will have from others in this cycle."""
         planned = self._planned(entry, gone)
-        assert planned is not None, "it has places with these gone"
+        assert planned is not None, "it has places without these"
         self._snapshot.place(_more(self._holdings.holders[entry.workload.key].placed, planned), 1)
 
 

@@ -5,7 +5,7 @@ before. That a head has no chance can be told from two amounts: what its Cluster
 everybody went who may be preempted for it, and if only those of its own went. Both are worked out
 once for each ClusterQueue, priority and state of the holdings, and are good for heads of all sizes:
 
-1. within its nominal quota: refused if it asks for more than is free once all have gone
+1. within its nominal quota: refused if it requests more than is free once all have gone
 2. beyond: others are preempted for what is within the nominal quota alone, so that it is refused
 if it
    asks for more than is free once its own have gone, and besides for more than is left of its

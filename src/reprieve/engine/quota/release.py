@@ -171,13 +171,13 @@ def release(standing: Standing, key: str, units: Sequence[IdleUnit]) -> Release:
     if found is None and standing.nodes is not None and not search.preempts_by_rules():
         search.by_priority = True
         if search.places_are_made_by_others(useful):
-            return Release(why="its quota is free, and others make room for its pods where they go")
+            return Release(why="its quota is free, and others are preempted for its pods")
         found = _fewest(search, useful)
     if found is None:
         return search.refused(useful)
     other = search.first_served(found)
     if other:
-        return Release(why=f"what comes free would go to {other}, whose turn comes first")
+        return Release(why=f"what comes free would be used by {other}, whose turn comes first")
     position = {unit.name: number for number, unit in enumerate(units)}
     names = sorted((unit.name for unit in found), key=lambda name: position[name])
     mixed = search.by_priority

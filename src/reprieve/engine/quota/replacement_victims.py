@@ -1,6 +1,6 @@
 """With profile `best` others are evicted for pods whose node failed, before the whole gang is.
 
-Where no other node has room for them:
+Where no other node has capacity for them:
 
 1. Those that are evicted already are waited for, if the pods have nodes once they are gone.
 2. Else workloads of lower priority are preempted that the gang's ClusterQueue lets it preempt
@@ -34,7 +34,7 @@ class Fault(StrEnum):
 
     NOT_PERMITTED = "it is no workload of lower priority in the ClusterQueue"
     NOBODY_NEEDED = "its pods have other nodes without a victim"
-    NO_NODES = "its pods have no other nodes with all victims gone"
+    NO_NODES = "its pods have no other nodes without all victims"
     COULD_STAY = "it could stay"
 
 

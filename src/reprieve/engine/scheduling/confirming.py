@@ -68,7 +68,7 @@ def refusal(
     if session().places_all(units):
         return "what is free, or on its way, is enough for it", frozenset()
     if not session().places_all(units, gone):
-        return "not all of its pods have a node with the victims gone", frozenset()
+        return "not all of its pods have a node without the victims", frozenset()
     if ahead and not session().places_all(units, gone, ahead):
         return _TO_OTHERS, frozenset()
     first = islice(_different(snapshot, preempting), _MOST_PREEMPTING)

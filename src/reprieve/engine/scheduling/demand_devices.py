@@ -57,7 +57,7 @@ def held_devices(
 def least_lacking(snapshot: Snapshot, units: Sequence[Unit]) -> int:
     """Return how many devices at least have to be evicted for these units, whichever victims.
 
-    Each node that has room for some of the largest pods lacks for one more what is left over of
+    Each node that has capacity for some of the largest pods lacks for one more what is left over of
     it; only pods that ask for one kind of devices are counted.
     """
     pods = [snapshot.pending[uid] for unit in units for uid in unit.pods if uid in snapshot.pending]

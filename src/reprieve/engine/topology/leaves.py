@@ -151,7 +151,7 @@ def _how_many(request: Mapping[str, int], left: Mapping[str, Ints]) -> Ints:
         if amount > 0:
             counts = left[name] // amount if amount > 1 else left[name]
             fit = counts if fit is None else np.minimum(fit, counts)
-    assert fit is not None, "a pod asks for itself at least"
+    assert fit is not None, "a pod requests itself at least"
     return np.clip(fit, 0, _MOST_PODS)
 
 

@@ -154,8 +154,8 @@ class PreemptionNotices:
     def _tell_unheard(self, reported: Notified) -> None:
         about = reported.victims[0].root.reference
         text = (
-            "It asked for notice, was told, and said nothing until the deadline: look whether its "
-            "pods call the operator, or at which place of the loop they ask"
+            "It requested notice, was notified, and did not answer until the deadline: check "
+            "whether its pods call the operator, and at which place of the loop they poll"
         )
         self._events.event(
             about, "Warning", NOTICE_UNHEARD, NOTICE_UNHEARD, text, controller=_CONTROLLER

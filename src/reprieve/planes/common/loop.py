@@ -209,4 +209,4 @@ class DecisionLoop:
         if why:
             self._log.log(self._pace.told_at, "nothing is decided: %s", why)
         else:
-            self._log.log(min(self._pace.told_at, logging.INFO), "decisions go on")
+            self._log.log(min(self._pace.told_at, logging.INFO), "decisions continue")

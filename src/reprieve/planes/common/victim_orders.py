@@ -22,7 +22,7 @@ __all__ = ["NO_ORDER", "ORDER_ENTRY_POINTS", "Orders", "Ranking", "function_of",
 
 ORDER_ENTRY_POINTS: Final = "reprieve.victim_orders"
 _LIMIT: Final = 2**63
-_ACCEPTED: Final = "accepted: a whole number of 64 bits, the same whenever it is asked"
+_ACCEPTED: Final = "accepted: a whole number of 64 bits, the same at each call"
 
 if TYPE_CHECKING:
     from reprieve.engine.idle.model import Workload as IdleWorkload

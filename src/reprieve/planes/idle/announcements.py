@@ -76,7 +76,7 @@ def tell_ignored_config(context: IdleContext, record: ConfigRecord) -> None:
     def say() -> None:
         message = (
             f"KaiwoConfig/{record.name} is ignored: only the one named {CONFIG_NAME} is read; "
-            "rename it, or put its spec.gpuPreemption there"
+            "rename it, or set its spec.gpuPreemption there"
         )
         log.warning("%s", message)
         about = Reference(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", record.name, Uid(record.uid))

@@ -74,7 +74,7 @@ class PodRecord:
     asks for GPUs, for what its owners select. `asked`: its GPUs without those of claims. `claims`:
     the names of its ResourceClaims; of those that hold or ask for GPUs `claimed` has the resource
     names that it waits for, and `shared`, as `namespace/name`, which are named by other pods, too.
-    `part`: the resource name by which it asks for a share of a GPU, empty for whole ones.
+    `part`: the resource name by which it requests a share of a GPU, empty for whole ones.
     `priority`: as the API server has resolved it. `speaks`: it answers a notice for its unit.
     `grace`: seconds that it may take to end.
     """

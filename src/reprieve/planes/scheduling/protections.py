@@ -76,7 +76,7 @@ def _tell_runtimes(context: SchedulingContext, declared: Declared) -> None:
         elif found > most:
             ignored = False
             limit = format_duration(most * SECOND)
-            why = f"cut to {limit}, the most that scheduling.maxMinRuntime lets count"
+            why = f"cut to {limit}, the most that scheduling.maxMinRuntime allows"
         else:
             continue
         text = min_runtime_note(f"{PREEMPT_MIN_RUNTIME} is {why}", ignored=ignored)

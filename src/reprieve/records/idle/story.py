@@ -41,7 +41,7 @@ _LEVELS: Final = {
     ),
     ProofLevel.PLACEMENT.value: "every pending pod has a node",
     ProofLevel.QUOTA.value: "the need fits the quota",
-    ProofLevel.EXEMPT.value: "none is needed; nobody waits, or it was begun by somebody else",
+    ProofLevel.EXEMPT.value: "none is needed; no work waits, or another process began it",
 }
 
 
@@ -140,7 +140,7 @@ def amounts_lines(
         yield f"Chosen by profile {proof.profile}; {gap_text(proof.gap)}"
     yield from demand_lines(spec)
     if proof.compatible and proof.need:
-        yield "Taken in the compatible order, which may be more than necessary"
+        yield "Chosen in the compatible order, which may be more than necessary"
     if len(spec.placement) > MOST_NAMED and not everything:
         nodes = len({place.node for place in spec.placement})
         yield f"  {len(spec.placement)} pods fit on {nodes} nodes"
@@ -224,7 +224,7 @@ def counts_text(spec: PreemptionSpec) -> str:
 
 
 def _others(others: Sequence[Answer], now: Nanos) -> Iterator[str]:
-    yield "All others that were looked at:" if others else "Nobody else was looked at"
+    yield "All others that were looked at:" if others else "No other work was considered"
     for each in others:
         yield f"  {answer_text(each, now)}"
 

@@ -25,7 +25,7 @@ _STAYS: Final = {
     Standing.GOING: "is on its way out already, and its quota counts as free",
     Standing.UNRELATED: "stays: it holds nothing of what the preemptor lacks",
     Standing.WITHIN_QUOTA: "stays: its queue, or a cohort above it, uses no more than its own",
-    Standing.PROTECTED: "stays: it is within its minimum runtime, or one of a pair that took turns",
+    Standing.PROTECTED: "stays: it is within its minimum runtime, or is one of a held pair",
     Standing.REPRIEVED: "stays: the preemptor fits with it in place",
 }
 
@@ -134,7 +134,7 @@ def _victims(
 def _others(answers: Sequence[QuotaAnswer]) -> Iterator[str]:
     reported = (Standing.PREEMPTOR, Standing.VICTIM, Standing.HEAD)
     others = [each for each in answers if each.standing not in reported]
-    yield "Others that held quota in its cohorts:" if others else "Nobody else held quota there"
+    yield "Others that held quota in its cohorts:" if others else "No other work held quota there"
     for each in others[:MOST_NAMED]:
         yield f"  {quota_answer_text(each)}"
     if len(others) > MOST_NAMED:

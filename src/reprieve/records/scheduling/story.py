@@ -67,9 +67,7 @@ def pod_answer_text(answer: PodAnswer, replay: SchedulingReplay) -> str:
         case Part.REPRIEVED:
             return f"{who} stays: the preemptor fits with it in place"
         case Part.OVERDUE:
-            return (
-                f"{who} was to be preempted earlier and has not ended: nobody plans with its room"
-            )
+            return f"{who} was to be preempted earlier and has not ended: no plan uses its capacity"
         case Part.PROTECTED:
             until = format_instant(Nanos(answer.until * SECOND))
             return f"{who} stays: it is within its minimum runtime until {until}"
@@ -182,7 +180,11 @@ def _why(answer: PodAnswer) -> str:
     what = "group"
     if unit.group.startswith(COMPOSITE):
         what = f"tree {unit.group.removeprefix(COMPOSITE)}"
-    whole = f"its {what} goes as a whole ({len(unit.pods)} pods), and " if unit.whole_group else ""
+    whole = (
+        f"its {what} is evicted as a whole ({len(unit.pods)} pods), and "
+        if unit.whole_group
+        else ""
+    )
     refused = answer.refused
     reason = f"{refused} refuses its reprieve" if refused else "the preemptor does not fit with it"
     budget = ", a disruption budget notwithstanding" if unit.violating else ""

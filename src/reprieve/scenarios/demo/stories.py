@@ -50,7 +50,7 @@ async def borrow_and_reclaim(director: Director) -> None:
     await director.until(lambda: director.running(owner, train) == 4, _PATIENCE)
     gone = sorted(director.preempted(borrower) - before)
     if gone:
-        director.say(f"{owner} took its quota back: {borrower}/{', '.join(gone)} wait again")
+        director.say(f"{owner} reclaimed its quota: {borrower}/{', '.join(gone)} wait again")
 
 
 async def a_gang_preempts_and_keeps_a_budget(director: Director) -> None:
@@ -82,7 +82,7 @@ async def an_idle_notebook_makes_way(director: Director) -> None:
     await director.rest(6)
     quiet = f"notebook-{director.random.randrange(_NOTEBOOKS)}"
     director.use(PLATFORM, f"Job/{quiet}", 0)
-    director.say(f"platform/{quiet} stops using its 8 GPUs; it is left alone while nobody waits")
+    director.say(f"platform/{quiet} stops using its 8 GPUs; it is not evicted while no work waits")
     await director.until(lambda: _is_idle(director, quiet), _PATIENCE)
     jobs = [director.numbered("render") for _ in range(director.free_nodes() + 1)]
     director.say(f"platform submits {len(jobs)} jobs of 8 GPUs: one more than nodes are free")
@@ -113,7 +113,7 @@ async def a_training_saves_and_another_loses(director: Director) -> None:
     names = {team: director.numbered("finetune") for team in LABS}
     (saving,) = (team for team in LABS if team in SAVING)
     (other,) = (team for team in LABS if team not in SAVING)
-    director.say(f"{saving} and {other} train on 8 GPUs each; {saving} asks for notice")
+    director.say(f"{saving} and {other} train on 8 GPUs each; {saving} requests notice")
     for team, name in names.items():
         await director.submit(queued_job(team, name, 2, 4, "batch", "", queue=LABS[team]))
     for team, name in names.items():

@@ -113,7 +113,9 @@ class Trainings:
         await self._reported(session, pod, reported["id"], word)
         if (pod.job, reported["id"]) not in self._said:
             self._said.add((pod.job, reported["id"]))
-            self._say(f"{pod.namespace}/{pod.job} was told of its eviction and saved step {step}")
+            self._say(
+                f"{pod.namespace}/{pod.job} was notified of its eviction and saved step {step}"
+            )
 
     async def _asked(
         self, session: aiohttp.ClientSession, pod: _Pod, wait: int

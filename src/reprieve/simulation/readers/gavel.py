@@ -98,5 +98,5 @@ def _rates(path: Path) -> Mapping[Any, Any]:
         return rates
     raise UsageError(
         f"{path}: without a {_TABLE}; accepted: one in its folder or up to {_ABOVE} above it, "
-        f"since the trace says steps and not how long they take"
+        f"since the trace states steps and not their duration"
     )

@@ -6,7 +6,7 @@ before them are objects that were there. Of these, pods are read:
 
 1. pods of one PodGroup, else of one controller, are one job, and any other pod is one; a group or a
    pod that comes again under its name, once all of it has ended, is another job
-2. it arrives when its first pod is made, and is as wide as its pods ask for at most at one time, in
+2. it arrives when its first pod is made, and is as wide as its pods request at most at one time, in
    extended resources of all kinds together
 3. its work is the time for which pods had a node, until they ended or went, weighed by their
    devices; its length is that on its whole width

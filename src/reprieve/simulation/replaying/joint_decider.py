@@ -51,7 +51,7 @@ __all__ = ["JointDecider"]
 
 _NOT_READY: Final = "PodsReadyTimeout"
 _LOWEST: Final = 1 << 62
-_LOOKED_FOR: Final = "It is looked at first whether idle workloads make room"
+_LOOKED_FOR: Final = "Idle workloads are considered first"
 
 
 class _Check:

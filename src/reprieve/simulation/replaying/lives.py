@@ -134,7 +134,7 @@ class Life:
         served: idle jobs were preempted for it.
         notified: how often it was told before it was preempted; `saved`: how often it saved then.
         spared: device-nanoseconds of progress that would have been undone without notice.
-        together: how often it started with all of its pods in one domain of the level it asks for.
+        together: how often it started with all of its pods in one domain of the level it requests.
         reclaim_wait: how long it had waited when it started as idle work left; None: it never did.
     """
 

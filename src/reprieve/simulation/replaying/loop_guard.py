@@ -43,7 +43,7 @@ class LoopGuard:
         self._last = now
         if self._rounds > _MOST_ROUNDS:
             raise self._stopped(
-                f"at {now / SECOND:,.0f} s decisions go on without an end: {_MOST_ROUNDS:,} "
+                f"at {now / SECOND:,.0f} s decisions continue without an end: {_MOST_ROUNDS:,} "
                 f"times something changed at once"
             )
 
@@ -71,7 +71,7 @@ class LoopGuard:
         said = f"{place or f'policy {self._policy.name}'}: stopped: {why}"
         if self._policy.own is None and not (rules.loop_limit and rules.loop_window):
             said += (
-                "; with a loopLimit or loopWindow of 0 nobody is held who takes turns with others; "
-                "accepted: a loopLimit of 1 or more, 2 unless said"
+                "; with a loopLimit or loopWindow of 0 no work that displaces others in turn is "
+                "held; accepted: a loopLimit of 1 or more, 2 by default"
             )
         return ReplayFault(said)

@@ -98,7 +98,7 @@ def workload(
 ) -> Workload:
     """Return a job as it is queued now; `number` is its place in the order of arrivals.
 
-    `places`: quota is given with places, in the domain that it asks for.
+    `places`: quota is given with places, in the domain that it requests.
     """
     asked = (job.required, job.preferred) if places else ("", "")
     return Workload(

@@ -268,7 +268,7 @@ class _Replay:
     def _give_up(self, now: Nanos, number: int, joint: JointDecider) -> None:
         """Withdraw quota from a job that got no nodes in time, and queue it again later."""
         life, rules = self.lives[number], self.policy.pods_ready
-        assert rules is not None, "else nobody is waited for"
+        assert rules is not None, "else there is no wait"
         life.spell += 1
         life.unready += 1
         self.result.unready += 1

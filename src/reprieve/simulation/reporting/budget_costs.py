@@ -54,7 +54,7 @@ def compared_to(policy: PolicySpec, others: Sequence[PolicySpec]) -> PolicySpec:
 def budget_line(names: Sequence[str], than: str, after: TenantCosts, before: TenantCosts) -> str:
     """Return the sentence of what these budgets cost and whom, against a policy without them."""
     said = f"with harm budget{'s' if len(names) > 1 else ''} {' and '.join(names)}, against {than}"
-    return f"{said}: {'; '.join(_parts(after, before)) or 'nobody waits longer or loses less'}"
+    return f"{said}: {'; '.join(_parts(after, before)) or 'no work waits longer or loses less'}"
 
 
 def _parts(after: TenantCosts, before: TenantCosts) -> Iterator[str]:

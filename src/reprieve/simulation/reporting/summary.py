@@ -185,12 +185,12 @@ NOTICE_COLUMNS: Final = (
 DOMAIN_COLUMNS: Final = (
     Column(
         "in one domain",
-        "starts of jobs that ask for a domain, with all pods in one",
+        "starts of jobs that request a domain, with all pods in one",
         lambda m: m.together,
         _share,
     ),
     Column(
-        "their wait p95", "of jobs that ask for one", lambda m: m.asked_wait_p95_s, duration_text
+        "their wait p95", "of jobs that request one", lambda m: m.asked_wait_p95_s, duration_text
     ),
 )
 

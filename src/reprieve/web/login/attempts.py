@@ -49,7 +49,7 @@ class Attempts:
         if failures is not None and len(failures) >= _MOST:
             wait = max(1, -(-(failures[0] + _WINDOW - now) // SECOND))
             raise TooManyAttempts(
-                f"too many credentials from your address that are nobody's; try again in {wait} s",
+                f"too many credentials from your address that no user has; try again in {wait} s",
                 wait,
             )
 

@@ -26,7 +26,7 @@ COOKIE: Final = "__Host-reprieve"
 _BEARER: Final = "Bearer "
 _WANTED: Final = (
     "log in with a token of the cluster that was made for this page and for the API server, which "
-    "plans ask with it: kubectl create token NAME"
+    "plans query with it: kubectl create token NAME"
 )
 #: Parameters that name namespaces.
 _NAMING: Final = ("ns", "namespace")

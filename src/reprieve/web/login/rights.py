@@ -88,8 +88,8 @@ class Rights:
             if refused:
                 wait = max(1, -(-(user.new[0] + _MINUTE - self._clock.monotonic()) // SECOND))
                 raise TooManyAttempts(
-                    f"ns: {len(refused)} namespaces are left to ask about, and {_NEW_A_MINUTE} new "
-                    f"ones are asked about in a minute; try again in {wait} s",
+                    f"ns: {len(refused)} namespaces are left to check, and {_NEW_A_MINUTE} new "
+                    f"ones are checked in a minute; try again in {wait} s",
                     wait,
                 )
             allowed = frozenset(each for each in shown if user.answers[each].allowed)

@@ -93,8 +93,8 @@ def _of_queue(waiter: Waiter, figures: Figures) -> str:
         )
     if left < asks:
         return (
-            f"{text(left)} of the {text(asks)} {resource} that it asks for are left in "
-            f"{waiter.queue}: ask for at most {text(left)}, or wait for {text(asks - left)} more"
+            f"{text(left)} of the {text(asks)} {resource} that it requests are left in "
+            f"{waiter.queue}: request at most {text(left)}, or wait for {text(asks - left)} more"
         )
     return (
         f"its own quota has {text(left)} {resource} left; others who borrow it have to end first, "
@@ -112,21 +112,21 @@ def _of_nodes(waiter: Waiter, nodes: _Nodes | None) -> str:
 
     if waiter.each > nodes.largest:
         return (
-            f"a pod asks for {text(waiter.each)} {resource}, and the largest node has "
-            f"{text(nodes.largest)}: ask for at most that a pod, in more pods"
+            f"a pod requests {text(waiter.each)} {resource}, and the largest node has "
+            f"{text(nodes.largest)}: request at most that a pod, in more pods"
         )
     if waiter.reason == Reason.NO_NODE_MATCHES:
         return ""
     if waiter.each > nodes.most:
-        less = f"ask for at most {text(nodes.most)} a pod, or " if nodes.most else ""
+        less = f"request at most {text(nodes.most)} a pod, or " if nodes.most else ""
         return (
-            f"a pod asks for {text(waiter.each)} {resource}; the emptiest node has "
+            f"a pod requests {text(waiter.each)} {resource}; the emptiest node has "
             f"{text(nodes.most)} free, all nodes {text(nodes.free)}: {less}wait for "
             f"{text(waiter.each - nodes.most)} more on one node"
         )
     if waiter.amount > nodes.free:
         return (
-            f"{text(nodes.free)} of the {text(waiter.amount)} {resource} that it asks for are "
-            f"free: wait for {text(waiter.amount - nodes.free)} more, or ask for fewer pods"
+            f"{text(nodes.free)} of the {text(waiter.amount)} {resource} that it requests are "
+            f"free: wait for {text(waiter.amount - nodes.free)} more, or request fewer pods"
         )
     return ""

@@ -38,7 +38,7 @@ class Waiter:
         plane: `quota` or `scheduling`: whose decision it waits for.
         queue: the ClusterQueue, empty where it waits for nodes only.
         position: in its ClusterQueue, from 1; 0 without one.
-        amount: what it asks for of the resource that is shown.
+        amount: what it requests of the resource that is shown.
         resource: that one; where all are shown the first of its own, GPUs before others.
         shape: pods and what each asks for.
         each: the most that one of its pods asks for.
@@ -213,7 +213,7 @@ def _reported(mirror: Mirror, *units: str) -> tuple[str, str]:
 
 def _of_conditions(unit: UnitSum) -> tuple[str, str]:
     if unit.gated_pods == unit.waiting_pods:
-        return "", "Its pods are gated: something else has to let them go on"
+        return "", "Its pods are gated: another controller has to remove the gate"
     return _of_message(unit.message, next(iter(unit.nominated), ""))
 
 

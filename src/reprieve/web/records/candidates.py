@@ -79,7 +79,7 @@ _QUOTA_FATES: Final[Mapping[Standing, tuple[Fate, str]]] = {
     Standing.POLICY: (Fate.SPARED, "the policy of the preemptor's ClusterQueue does not allow it"),
     Standing.WITHIN_QUOTA: (Fate.SPARED, "within nominal: its queue uses no more than its own"),
     Standing.PROTECTED: (Fate.SPARED, "within its minimum runtime, or held as one of a pair"),
-    Standing.REPRIEVED: (Fate.REPRIEVED, "put back: the preemptor fits with it in place"),
+    Standing.REPRIEVED: (Fate.REPRIEVED, "reprieved: the preemptor fits with it in place"),
     Standing.HEAD: (Fate.WAITED, "waited in the same cycle"),
 }
 _RANK: Final = "the lower rank by the installed order"
@@ -185,7 +185,7 @@ class _Borrowed:
 
 _PARTS: Final[Mapping[Part, tuple[Fate, str]]] = {
     Part.VICTIM: (Fate.MADE_WAY, ""),
-    Part.REPRIEVED: (Fate.REPRIEVED, "put back: the preemptor fits with it in place"),
+    Part.REPRIEVED: (Fate.REPRIEVED, "reprieved: the preemptor fits with it in place"),
     Part.OVERDUE: (Fate.LEAVING, "was to be preempted earlier and has not ended"),
     Part.PROTECTED: (Fate.SPARED, "within its minimum runtime"),
     Part.ELSEWHERE: (Fate.SPARED, "on another node than the one chosen"),
@@ -246,7 +246,7 @@ def _refusal_text(answer: PodAnswer) -> str:
     refused = answer.refused
     reason = f"{refused} refuses its reprieve" if refused else "the preemptor does not fit with it"
     whole = answer.unit is not None and answer.unit.whole_group
-    return f"its group goes as a whole; {reason}" if whole else reason
+    return f"its group is evicted as a whole; {reason}" if whole else reason
 
 
 def _requests(replay: SchedulingReplay, slot: int) -> dict[str, int]:
@@ -312,5 +312,5 @@ def _idle_fate(answer: Answer) -> tuple[Fate, str, str]:
     if answer.workload.status.idle_since is None and reason not in _KEPT:
         return Fate.WAITED, str(reason), "waited for GPUs in the same run"
     if reason is IdleReason.REPRIEVED:
-        return Fate.REPRIEVED, str(reason), "put back: the preemptor fits with it in place"
+        return Fate.REPRIEVED, str(reason), "reprieved: the preemptor fits with it in place"
     return Fate.SPARED, str(reason), declined_text(answer.declined)

@@ -149,7 +149,7 @@ async def decided_apart(record: Preemption, limits: Limits | None = None) -> Jud
     try:
         reported, _ = await asyncio.wait_for(process.communicate(said), limits.patience)
     except TimeoutError:
-        return Judgement(Again.TOO_LARGE, f"It took longer than {limits.patience:g} s")
+        return Judgement(Again.TOO_LARGE, f"It needed longer than {limits.patience:g} s")
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -160,5 +160,5 @@ async def decided_apart(record: Preemption, limits: Limits | None = None) -> Jud
     except msgspec.DecodeError:
         how = f"The process that decided it ended with {process.returncode}"
         if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-            how = f"It took more than {limits.seconds} s of processor time"
+            how = f"It needed more than {limits.seconds} s of processor time"
         return Judgement(Again.TOO_LARGE, how)

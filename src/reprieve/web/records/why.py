@@ -27,7 +27,7 @@ def why_chosen(plane: str, candidate: Candidate, judgement: Judgement) -> str:
         spared = _reprieved(candidate, judgement)
         parts.append(
             f"{ordinal(candidate.place)} of {candidate.among} {_OBJECTS.get(plane, 'objects')} "
-            f"that could be taken{spared} ({judgement.order})"
+            f"that could be chosen{spared} ({judgement.order})"
         )
     return "; ".join(parts)
 

@@ -79,7 +79,7 @@ class Commands:
             return outcome.output
         if outcome.code == -signal.SIGKILL or "MemoryError" in outcome.errors:
             raise ReprieveError(
-                f"the {self._what} takes more memory than there is for it here, {_MEMORY_GIB} GiB "
+                f"the {self._what} needs more memory than there is for it here, {_MEMORY_GIB} GiB "
                 "at most; the command has no such limit"
             )
         if REFUSED_CREDENTIALS in outcome.errors and visit.token:

@@ -91,7 +91,7 @@ class Objects:
             raise ReprieveError(f"you may not read that: {error.message}") from None
         except Unauthorized:
             raise ReprieveError(
-                "it is read with your own token, which the API server does not take: it was made "
+                "it is read with your own token, which the API server does not accept: it was made "
                 "for this page alone, or has ended. Log out, and log in with one for both"
             ) from None
         except ApiError as error:

@@ -114,7 +114,7 @@ class Outcome:
     `verdict` is None for what no plane decides about. `reason` and `message`: why it waits, those
     of the condition on it unless there is a `diagnosis`. `condition`: reason and message of that.
     `waiting`: kind and name of what waits, a Workload, PodGroup or pod. `pods`: how many it has and
-    how many have a node, as far as they are placed here; `pods_asked`: how many it asks for where
+    how many have a node, as far as they are placed here; `pods_asked`: how many it requests where
     it is admitted with fewer. `pods_without_victims`: how many would start without preemption;
     None where nobody has to, or it was not asked. `asks`: what its
     pods request; `short`: what of that is missing without preemption, by resource.

@@ -128,7 +128,7 @@ class OutcomeDocument(_Struct, frozen=True):
     `podsWithoutVictims` would start without preemption; null where nobody has to. `requests`:
     quantities of all its pods by resource; `missing`: what of that is not free for it, so that
     others are preempted.
-    `podsAsked`: of a job that is admitted with fewer pods than it asks for; else null.
+    `podsAsked`: of a job that is admitted with fewer pods than it requests; else null.
     `podsOnEmptyCluster` would start where nobody else's work is; null but for what never fits.
     `estimate`: of what waits, and of what starts once others have been preempted;
     `idle`: of what waits where the idle plane decides, too.

@@ -207,10 +207,10 @@ class _Reading:
     def _why_not(self, obj: Json, pods: list[Json], held: JobKind | None) -> str:
         """State why no plane decides about it; `held`: its kind, where it is suspended."""
         if held is not None:
-            text = f"it is suspended ({held.suspend}: true), and no queue has taken it"
+            text = f"it is suspended ({held.suspend}: true), and no queue has accepted it"
             frameworks, labels = self._run.frameworks, obj["metadata"].get("labels") or {}
             if _QUEUE_NAME in labels and frameworks is None:
-                text += ": the quota plane was not asked (--controllers)"
+                text += ": the quota plane was not queried (--controllers)"
             elif _QUEUE_NAME in labels and frameworks and held.framework not in frameworks:
                 known = ", ".join(sorted(frameworks))
                 text += (
@@ -219,10 +219,10 @@ class _Reading:
                 )
             return text
         if not pods and first(obj, "spec.replicas") == 0:
-            return "it asks for no pods (spec.replicas: 0)"
+            return "it requests no pods (spec.replicas: 0)"
         names = sorted({str(pod["spec"].get("schedulerName")) for pod in pods})
-        asks = f" and its pods ask for {', '.join(names)}" if names else ""
-        return f"no plane decides about it: no queue has taken it{asks}"
+        asks = f" and its pods request {', '.join(names)}" if names else ""
+        return f"no plane decides about it: no queue has accepted it{asks}"
 
     def _is_placed_here(self, pod: Json) -> bool:
         return pod["spec"].get("schedulerName") in self._run.scheduler_names

@@ -158,7 +158,7 @@ def _short_text(submitted: Submitted, count: int, short: Short) -> str:
         f"{short.resource} left for no more"
     )
     if short.at_most < count:
-        text += f", and grants it for {short.at_most:,} at most: ask for less, or have it raised"
+        text += f", and grants it for {short.at_most:,} at most: request less, or have it raised"
     elif short.fits:
         text += f"; with {short.fits:,} at most it has all of them now"
     return text

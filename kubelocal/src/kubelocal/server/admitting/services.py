@@ -1,6 +1,6 @@
 """What a Service is given: an address inside the cluster and, where its type has them, node ports.
 
-What it asks for must be in the range of the cluster and not another Service's. There is one range
+What it requests must be in the range of the cluster and not another Service's. There is one range
 of addresses, of IPv4. Source: the allocators in front of the registry of Services (KEP-1880) and
 its texts; addresses and ports that nobody asked for come from the Service's uid, so that the same
 uid gives the same ones.
@@ -43,7 +43,7 @@ def allocate(api: State, kind: Kind, obj: dict[str, Any], *, new: bool) -> None:
     `new`: there is none yet; else it may keep what the one of its name has.
 
     Raises:
-        StatusError: 422, it asks for what it cannot have.
+        StatusError: 422, it requests what it cannot have.
     """
     spec, metadata = obj.setdefault("spec", {}), obj["metadata"]
     if spec.get("type") == "ExternalName":

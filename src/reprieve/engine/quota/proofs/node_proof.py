@@ -335,7 +335,7 @@ class NodeProof:
         for pod in reversed(tuple(simulation.simulated)):
             simulation.unplace(pod)
         for pod in pods:
-            assert pod.pending is not None, "nobody but pods that wait is placed here"
+            assert pod.pending is not None, "only pending pods are placed here"
             simulation.place(pod.pending, pod.node)
 
     def _there(self, uids: Iterable[Uid]) -> I64:

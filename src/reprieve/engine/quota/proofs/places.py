@@ -67,7 +67,7 @@ class PlaceProof:
                     if not fault and not places.has_room(
                         flavor, PlacedPods(each.requests, planned)
                     ):
-                        fault = "a domain has no room for its pods"
+                        fault = "a domain has no capacity for its pods"
                     if fault:
                         return f"{each.name}: {fault}"
         return ""

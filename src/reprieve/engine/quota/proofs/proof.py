@@ -70,7 +70,7 @@ __all__ = ["Fault", "faults_of"]
 class Fault(StrEnum):
     """What is wrong with a preemption."""
 
-    DEMAND = "what is asked for is not what the pod sets need"
+    DEMAND = "what is requested is not what the pod sets need"
     NOT_OFFERED = "the ClusterQueue offers no such flavor"
     HOLDS_QUOTA = "the preemptor holds quota already"
     NOTHING_LACKS = "the preemptor fits without a victim"
@@ -86,10 +86,10 @@ class Fault(StrEnum):
     WRONG_REASON = "the reason is not that of the rule"
     NOT_WHILE_BORROWING = "the victim may not be preempted for a preemptor that borrows"
     SHARES = "no comparison of shares permits the victim"
-    NOT_FEASIBLE = "the preemptor does not fit with the victims gone"
-    NOT_PLACED = "the preemptor's pods have no places with the victims gone"
+    NOT_FEASIBLE = "the preemptor does not fit without the victims"
+    NOT_PLACED = "the preemptor's pods have no places without the victims"
     NOT_NEEDED = "the preemptor fits without this victim"
-    UNDERSTATED = "the cohort is said to use less than its members do"
+    UNDERSTATED = "the cohort's stated usage is less than its members'"
     DEARER = "the victims cost more than those of the reference"
 
 

@@ -103,7 +103,7 @@ class ProofState:
             if amount > self.before.available(plan.queue, column)
         }
         self.places = _places(plan, searched)
-        #: Whether the preemptor would get all that it asks for with nobody gone.
+        #: Whether the preemptor would get all that it requests with nobody gone.
         self.lacks = bool(lacking) or (self.places is not None and self.places.lacks())
         if plan.places is not None:
             lacking |= {searched.tree.column(pair) for pair in _with_places(plan)}

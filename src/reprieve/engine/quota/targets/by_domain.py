@@ -63,7 +63,7 @@ def targets_by_domain(
     Args:
         snapshot: what holds quota and places.
         who: the preemptor.
-        requests: what it asks for, by flavor-resource.
+        requests: what it requests, by flavor-resource.
         need: those of which it lacks quota or places.
         asked: the pods that need places, by flavor.
         found: the reference's targets.

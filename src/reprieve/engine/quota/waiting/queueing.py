@@ -112,7 +112,7 @@ QUIET: Final[Mapping[str, str]] = {
     "uid": "never changes",
     "created": "never changes",
     "job_uid": "for messages alone",
-    "pod_sets": "what is held is what the admission says",
+    "pod_sets": "what is held is what the admission states",
     "admission": "its places wake the others; the rest never changes while it is held",
     "reserved_at": "comes with the admission, and orders victims alone",
     "evicted": "who is evicted gives its quota back soon, which wakes the others",

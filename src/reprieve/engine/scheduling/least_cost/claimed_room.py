@@ -111,7 +111,7 @@ def _devices(
                 for device in devices:
                     if not selected.holds(device):
                         continue
-                    # One that may be allocated several times has room for any number.
+                    # One that may be allocated several times has capacity for any number.
                     most[node] += MANY if device.row.shareable else 1
                     nodes_of.setdefault(device.id, []).append(node)
     except (SelectionFailed, UnsupportedSelector):

@@ -95,7 +95,7 @@ def deallocate_claims(
     """The DynamicResources plugin of PodGroupPostFilter: it never evicts by itself.
 
     What is to be written is `deallocations`; the sentence is the same when that is nothing. Of a
-    tree it says nothing, as in release 1.37.
+    tree it states nothing, as in release 1.37.
     """
     sentence = Sentence.SILENT if group.composite else Sentence.CLAIMS_DEALLOCATED
     return Preemption(Code.UNSCHEDULABLE, Explanation(sentence), evaluated=False)

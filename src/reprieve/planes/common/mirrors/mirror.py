@@ -260,7 +260,7 @@ class _All:
             try:
                 kept = [part for part in parts if part is not None]
                 if len(kept) < len(parts):
-                    raise ValueError("a page of the list was not taken over")
+                    raise ValueError("a page of the list was not applied")
                 each.sink.replaced(list(chain.from_iterable(kept)), resource_version)
                 each.synced.set()
             except Exception as fault:

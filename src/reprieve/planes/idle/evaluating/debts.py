@@ -29,7 +29,7 @@ def debt_of(
     Args:
         records: of all planes.
         lineages: by which the work is known.
-        names: of the devices that it asks for.
+        names: of the devices that it requests.
         now: wall time.
     """
     losses: list[Loss] = []

@@ -90,9 +90,7 @@ class Mixtures:
         idle = [idle_pods(name, several) for name, several in members.items()]
         answer = None if scheduling is None else await scheduling.mixture(_waiting(demand), idle)
         if answer is None or set(answer.idle) != members.keys():
-            return (
-                "they and work of lower priority do not make the room any more, or not all have to"
-            )
+            return "with work of lower priority they do not suffice any more, or not all are needed"
         return ""
 
     def _in_turn(

@@ -38,8 +38,8 @@ __all__ = ["IdleFirst", "PuttingOff", "QuotaJoint"]
 _UNDECIDED_FOR: Final = 5 * SECOND
 _OPEN: Final = (Verdict.STARTING, Verdict.UNDECIDED)
 _REMEMBERED: Final = 20_000
-_LOOKED_FOR: Final = "It is looked at first whether idle workloads make room"
-_SERVED: Final = "Idle workloads make room for it"
+_LOOKED_FOR: Final = "Idle workloads are considered first"
+_SERVED: Final = "Idle workloads are preempted for it"
 _ELSEWHERE: Final = "The {} plane of another process evicts for it"
 _NOBODY: Final[Mapping[str, Plane]] = MappingProxyType({})
 

@@ -1,6 +1,6 @@
 """What Workloads would be granted before an eviction, as far as the choice of victims reads it.
 
-With `harmOrder`, and where notice is allowed, the time of a Workload that asks for notice counts as
+With `harmOrder`, and where notice is allowed, the time of a Workload that requests notice counts as
 lost only from when that is expected (`engine.notice.expected`). What is expected grows while it
 runs, so that it is asked again twice a minute. Source:
 `docs/notice-decisions.md`.

@@ -75,7 +75,7 @@ class QuotaVictims:
         self._markings: dict[tuple[str, str], tuple[Marking, Reported]] = {}
         # Since when evicted ones are waited for: monotonic.
         self._since: dict[tuple[str, str], int] = {}
-        # Of them, and of those that were taken over, who was evicted for somebody else already.
+        # Of them, and of those that were taken over, who was evicted for another workload already.
         self._foreign: set[tuple[str, str]] = set()
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -188,7 +188,7 @@ class QuotaVictims:
             # It ended before it could be stopped, and keeps its admission for good.
             return VictimResult(over, "finished")
         if workload.status.admission is None or not is_condition_true(workload, "Evicted"):
-            return VictimResult(over, "evicted for somebody else" if foreign else "")
+            return VictimResult(over, "evicted for another workload" if foreign else "")
         since = self._since.setdefault(_key(intent, victim), self._context.clock.monotonic())
         self._refusals.waits(f"{victim.subject.namespace}/{victim.subject.name}", since)
         return None

@@ -135,7 +135,7 @@ class JobWorkloads:
         if not wanted:
             return True
         if workload.status.admission is not None and kind.min_count:
-            # A partly admitted job runs with a lower count than it asks for.
+            # A partly admitted job runs with a lower count than it requests.
             full = {each.name: each for each in workload.spec.pod_sets}
             for pod_set in wanted:
                 known = full.get(pod_set["name"])

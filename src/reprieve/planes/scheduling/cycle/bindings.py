@@ -230,7 +230,7 @@ class Bindings:
                 return "binding volumes: timed out waiting for the condition"
             row = self._state.pod(pod.row.uid)
             if row is None or row.deleting:
-                return "the pod is gone"
+                return "the pod was deleted"
             await clock.sleep(_LOOK)
         return ""
 
