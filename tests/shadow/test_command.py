@@ -170,6 +170,7 @@ def test_without_a_policy_records_are_checked(policy: Path) -> None:
     assert lines[-1].startswith("  1 of them do not give the recorded plan even as they were")
     assert "    the same              2  100.0 %" in lines
     assert lines[5].startswith("as recorded on 2 decisions (quota 2), ")
+    assert "candidate" not in "\n".join(lines[5:])
 
 
 def test_a_record_that_cannot_be_read_is_counted_and_the_others_are_decided(policy: Path) -> None:

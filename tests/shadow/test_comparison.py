@@ -175,7 +175,7 @@ def test_sums_count_every_decision_once_and_lost_work_of_those_decided() -> None
 
 def test_the_decisions_of_several_planes_for_one_demand_are_one_line() -> None:
     stages = [{"plane": "idle"}, {"plane": "scheduling"}]
-    first = asked(idle_record("idle-7"), IRREDUCIBLE, stages=stages)
+    first = asked(idle_record("idle-7"), LEAST_HARM, stages=stages)
     going_on = [{"plane": "idle", "preemption": "idle-7"}, {"plane": "scheduling"}]
     later = {"stages": going_on, "decidedAt": "2026-03-04T10:16:00Z"}
     second = asked(scheduling_record("scheduling-7"), LEAST_HARM, **later)
@@ -191,11 +191,30 @@ def test_the_decisions_of_several_planes_for_one_demand_are_one_line() -> None:
         [
             "idle, then scheduling",
             "GpuWorkload ml-team/needy",
-            "default/young, ml-team/small, 1 on both sides",
-            "default/old, 1 on both sides",
-            "13.0 -> 4.2",
+            "default/young, 2 on both sides",
+            "default/old, 2 on both sides",
+            "13.0 -> 12.2",
         ]
     ]
+
+
+def test_a_decision_after_one_that_is_another_now_is_not_decided_again() -> None:
+    """It was made beside the victims of the former one, which stay, or are others."""
+    stages = [{"plane": "idle"}, {"plane": "scheduling"}]
+    going_on = [{"plane": "idle", "preemption": "idle-7"}, {"plane": "scheduling"}]
+    first = asked(idle_record("idle-7"), IRREDUCIBLE, stages=stages)
+    later = {"stages": going_on, "decidedAt": "2026-03-04T10:16:00Z"}
+    second = asked(scheduling_record("scheduling-7"), RECORDED, **later)
+    other = asked(scheduling_record("scheduling-8"), RECORDED, decidedAt="2026-03-04T10:17:00Z")
+    assert (first.verdict, second.verdict) == (Verdict.OTHER, Verdict.SAME)
+    told = document(IRREDUCIBLE, [second, first, other])
+    verdicts = [each.verdict for each in told.decisions]
+    assert verdicts == [Verdict.OTHER, Verdict.UNDECIDED, Verdict.SAME]
+    assert told.total == Sums(3, 2, 1, 1, 0, 0, 1, 2, 3, 2, 46_920, 18_120, 2)
+    lines = list(shadow_text(told, 200))
+    assert any("not decided" in line and "in the decision before it (1)" in line for line in lines)
+    (row,) = [line for line in lines if "ml-team/needy" in line]
+    assert "default/young" not in row and row.endswith("12.0 -> 4.0")
 
 
 def test_pods_are_placed_again_on_the_recorded_nodes_and_other_victims_free_another_host() -> None:

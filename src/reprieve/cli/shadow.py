@@ -40,7 +40,7 @@ from reprieve.kube.resource import NAMESPACES
 from reprieve.planes.common.plugins import installed, load, load_scorers
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.shadow.budgets import delayed
-from reprieve.shadow.candidate import Candidate, read_candidate
+from reprieve.shadow.candidate import AS_RECORDED, Candidate, read_candidate
 from reprieve.shadow.comparison import compared
 from reprieve.shadow.document import Document, document
 from reprieve.simulation.harm_budgets import namespace_labels
@@ -99,7 +99,7 @@ def shadow(
     Each recorded decision is made again by the engine on its own input, one at a time; what would
     have come of it afterwards is not known. Nothing is written.
     """
-    candidate = Candidate("as recorded") if policy is None else read_candidate(policy)
+    candidate = Candidate(AS_RECORDED) if policy is None else read_candidate(policy)
     if filename is not None and decision_log is not None:
         raise UsageError("-f and --decision-log: accepted: one of them")
     labels: Callable[[str], Mapping[str, str] | None] = namespace_labels

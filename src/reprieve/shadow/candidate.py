@@ -45,7 +45,10 @@ from reprieve.simulation.harm_budgets import read_harm_budgets
 from reprieve.simulation.policy import read_preemption
 from reprieve.units.errors import ReprieveError, UsageError
 
-__all__ = ["Candidate", "NotRecorded", "read_candidate"]
+__all__ = ["AS_RECORDED", "Candidate", "NotRecorded", "read_candidate"]
+
+#: The name of a candidate that changes nothing.
+AS_RECORDED: Final = "as recorded"
 
 _SECTIONS: Final = ("gpuPreemption", "scheduling", "quota", "governor")
 _STUDY: Final = ("preemption", "minRuntime", "strategy")

@@ -27,10 +27,11 @@ _DISPLACING_ALONE: Final = (
     "others: for which other work the candidate would have been preempted is not known."
 )
 _STAGES: Final = (
-    "Where two planes displaced for one demand, each made its own decision: the second one is made "
-    "again on the victims of the first as they were recorded, and what planes asked of each other "
-    "is taken as it was answered then."
+    "Where two planes displaced for one demand, each made its own decision: the second is made "
+    "again on the victims of the first as they were recorded, and not where the candidate "
+    "displaces others or nobody there; what planes asked of each other is taken as it was then."
 )
+_WITHOUT_FORMER: Final = "the candidate displaces others, or nobody, in the decision before it"
 _BUDGETS: Final = (
     "What harm budgets delay is the longest it could have been: other victims that they do not "
     "spare are not looked for, and saves after a notice are not foreseen. Records of a cluster "
@@ -83,7 +84,7 @@ def document(
     put_off: Sequence[Delayed] = (),
 ) -> Document:
     """Return the answer, decisions in the order of their time."""
-    ordered = sorted(comparisons, key=lambda each: (each.decided_at, each.namespace, each.name))
+    ordered = _in_order(comparisons)
     planes = sorted({each.plane for each in ordered})
     return Document(
         VERSION,
@@ -100,6 +101,26 @@ def document(
         ordered,
         list(unread),
         list(put_off),
+    )
+
+
+def _in_order(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """Return decisions by time, without an answer to those that rest on one that is another now."""
+    found: list[Comparison] = []
+    changed: set[tuple[str, str]] = set()
+    for each in sorted(comparisons, key=lambda each: (each.decided_at, each.namespace, each.name)):
+        demand = each.namespace, each.demand
+        if demand in changed and each.decided:
+            each = _undecided(each)
+        if each.verdict is not Verdict.SAME:
+            changed.add(demand)
+        found.append(each)
+    return found
+
+
+def _undecided(each: Comparison) -> Comparison:
+    return msgspec.structs.replace(
+        each, verdict=Verdict.UNDECIDED, recorded=(), candidate=(), why=_WITHOUT_FORMER
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from reprieve.answers.layout import safe, wrapped
 from reprieve.answers.quantities import counted, listed
+from reprieve.shadow.candidate import AS_RECORDED
 from reprieve.shadow.comparison import ChosenVictim, Comparison, Verdict
 from reprieve.shadow.document import Document, Sums
 from reprieve.wording.harm_budgets import day_text, wait_text
@@ -91,7 +92,7 @@ def _sums(found: Document) -> Iterator[str]:
     if total.undecided:
         yield f"  not decided      {total.undecided:>8,}{_reasons(found, Verdict.UNDECIDED)}"
     if total.decided:
-        yield from _lost(total)
+        yield from _lost(total, "made again" if found.policy == AS_RECORDED else "by the candidate")
     if total.reproduced < total.decided:
         programs = listed(each.program for each in found.decisions if each.decided)
         yield (
@@ -100,16 +101,13 @@ def _sums(found: Document) -> Iterator[str]:
         )
 
 
-def _lost(total: Sums) -> Iterator[str]:
+def _lost(total: Sums, again: str) -> Iterator[str]:
     before, after = total.recorded_lost_device_seconds, total.candidate_lost_device_seconds
     change = f" ({100 * (after / before - 1):+.1f} %)" if before else ""
-    yield (
-        f"  lost GPU hours   {_hours(before):>8} as recorded, {_hours(after)} by the "
-        f"candidate{change}"
-    )
+    yield (f"  lost GPU hours   {_hours(before):>8} as recorded, {_hours(after)} {again}{change}")
     yield (
         f"  victims          {total.recorded_victims:>8,} as recorded, "
-        f"{total.candidate_victims:,} by the candidate"
+        f"{total.candidate_victims:,} {again}"
     )
 
 
