@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from reprieve.cli.get import Answer, printed
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages import now, waiting
@@ -95,3 +97,49 @@ def test_a_row_of_quota_has_the_use_of_its_queue_for_those_who_see_the_cluster()
     tenant = Viewer(sees_all=False, namespaces=frozenset({"team-a"}))
     (only,) = rows(waiting.page(found, tenant, {}, START), "waiting")
     assert only["message"].startswith("The quota is in use by")
+
+
+_FULL = 'couldn\'t assign flavors to pod set main: topology "racks" '
+_AND = '. Total nodes: 24; excluded: resource "amd.com/gpu": 9'
+_PLACES = "Its quota is free, and no part of its topology has room for all of its pods now"
+
+
+@pytest.mark.parametrize(
+    ("request_", "said", "shown"),
+    [
+        (
+            {"required": "example.com/rack"},
+            "allows to fit only 15 out of 16 pod(s)",
+            "no example.com/rack has room for 16 pods: the best has room for 15",
+        ),
+        (
+            {"required": "example.com/rack"},
+            "doesn't allow to fit any of 1 slice(s)",
+            "no example.com/rack has room for 1 slice",
+        ),
+        (
+            {"preferred": "example.com/rack"},
+            "allows to fit only 15 out of 16 pod(s)",
+            "the whole topology has room for 15 of 16 pods",
+        ),
+        (
+            None,
+            "doesn't allow to fit any of 2 pod(s)",
+            "the whole topology has room for 0 of 2 pods",
+        ),
+        (
+            {"required": "example.com/block"},
+            "doesn't allow to fit; 1/2 slice(s) fit on level rack; 3/8 slice(s) fit on level host",
+            "1 of 2 slices fit on level rack, 3 of 8 slices fit on level host",
+        ),
+    ],
+)
+def test_work_that_lacks_places_is_shown_with_the_level_that_lacks_room(
+    request_: dict[str, str] | None, said: str, shown: str
+) -> None:
+    waiting_one = workload("gang", pods=16, why=_FULL + said + _AND)
+    if request_ is not None:
+        waiting_one["spec"]["podSets"][0]["topologyRequest"] = request_
+    followed = mirror(cluster_queue("research", 64), local_queue("team-a", "research"), waiting_one)
+    (only,) = rows(waiting.page(followed, EVERYTHING, {}, START), "waiting")
+    assert only["reason"] == "PlacesTaken" and only["message"] == f"{_PLACES}: {shown}"

@@ -18,6 +18,7 @@ from kubeworld.units.instants import Nanos, instant_or_none
 from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import Form, integer_or_none
 from reprieve.answers.kept_nodes import nominated_node, refusal_of
+from reprieve.answers.place_texts import short_of_places
 from reprieve.answers.quantities import listed
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit
@@ -95,7 +96,8 @@ def of_workload(workload: Json) -> Reported:
     if reason is None:
         return Reported(Plane.QUOTA, message, begun)
     deficit = dict(_lacks(message)) if reason is Reason.HELD_BY_OTHERS else {}
-    values = _quota_values(reason, message, again or "")
+    pod_sets = (workload.get("spec") or {}).get("podSets") or ()
+    values = _quota_values(reason, message, again or "", pod_sets)
     return Reported(
         Plane.QUOTA, message, begun, Diagnosis(Plane.QUOTA, reason, values, deficit=deficit)
     )
@@ -179,8 +181,12 @@ def _quota_reasons(message: str) -> Iterator[Reason]:
                 yield reason
 
 
-def _quota_values(reason: Reason, message: str, again: str) -> Mapping[str, str]:
+def _quota_values(
+    reason: Reason, message: str, again: str, pod_sets: Sequence[Json]
+) -> Mapping[str, str]:
     match reason:
+        case Reason.PLACES_TAKEN if short := short_of_places(message, pod_sets):
+            return {"short": short}
         case Reason.STOPPED:
             return {"queue": message.removesuffix(" is stopped")}
         case Reason.INACTIVE:

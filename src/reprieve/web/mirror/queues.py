@@ -307,6 +307,13 @@ def _reported(workload: kueue.Workload) -> dict[str, Any]:
     status = workload.status
     return {
         "metadata": {"creationTimestamp": workload.metadata.creation_timestamp},
+        "spec": {
+            "podSets": [
+                {"name": each.name, "topologyRequest": msgspec.to_builtins(each.topology_request)}
+                for each in workload.spec.pod_sets
+                if each.topology_request is not None
+            ]
+        },
         "status": {
             "conditions": msgspec.to_builtins(status.conditions or []),
             "admissionChecks": msgspec.to_builtins(status.admission_checks or []),
