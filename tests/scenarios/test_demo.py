@@ -95,3 +95,30 @@ async def test_a_silence_of_five_seconds_is_broken() -> None:
         *["3 of 8 GPUs in use"] * 2,
     ]
     assert clock.monotonic() - began <= 10 * SECOND
+
+
+async def test_what_is_pending_beyond_the_bound_is_withdrawn_the_oldest_first() -> None:
+    class Objects:
+        deleted: ClassVar[list[tuple[str, str]]] = []
+
+        def resource_named(self, kind: str) -> str:
+            return kind
+
+        async def delete(self, resource: str, namespace: str, name: str) -> None:
+            self.deleted.append((namespace, name))
+
+    clock, said = LoopClock(), list[str]()
+    observer = Observer(clock)
+    stage = SimpleNamespace(observer=observer, objects=Objects(), clock=clock)
+    found = Director(cast("Any", stage), Pace(), 1, said.append)
+    jobs = [queued_job("vision", f"job-{number}", 1, 4, "batch", "9s") for number in range(5)]
+    found._jobs = {(each["metadata"]["namespace"], each["metadata"]["name"]): None for each in jobs}
+    for name, phase in (("job-1-a", "Running"), ("job-2-a", "Pending")):
+        metadata = {"namespace": "vision", "name": name}
+        observer.apply("pods", {"metadata": metadata, "status": {"phase": phase}})
+
+    await found.settle(4, 25)
+    assert Objects.deleted == [] and said == []
+    await found.settle(2, 25)
+    assert Objects.deleted == [("vision", "job-0"), ("vision", "job-2")]
+    assert said == ["pending for too long, withdrawn by their teams: vision/job-0, vision/job-2"]

@@ -1,8 +1,8 @@
 """Plays the demo until it is cancelled: submits work, ends it, and reports what is in progress.
 
 The stories come in an order that a seed decides, each of them once in every round. Nothing is
-asserted: a story that takes longer than it may goes on to the next. What is done stays bounded, as
-finished work is deleted.
+asserted: a story that lasts longer than it may is followed by the next. What is done stays bounded:
+finished work is deleted, and work that is pending for too long is withdrawn.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ Object = Mapping[str, Any]
 _HELD: Final = ("PreemptionLoop", "PreemptionPairHeld")
 _DISRUPTIONS: Final = "disruptions.reprieve.dev"
 _OVER: Final = ("Complete", "Failed")
+_NAMED: Final = 3  # jobs that are withdrawn
 
 
 class Director:
@@ -34,7 +35,8 @@ class Director:
         self.random = Random(seed)
         self.round = 0
         self._numbers: dict[str, int] = {}
-        self._jobs: set[tuple[str, str]] = set()
+        # In the order in which they were submitted.
+        self._jobs: dict[tuple[str, str], None] = {}
 
     def numbered(self, name: str) -> str:
         """Return the name with a number that it had not before."""
@@ -50,12 +52,12 @@ class Director:
         """Create objects, one after the other."""
         for each in objects:
             if each["kind"] == "Job":
-                self._jobs.add((each["metadata"]["namespace"], each["metadata"]["name"]))
+                self._jobs[each["metadata"]["namespace"], each["metadata"]["name"]] = None
             await create_or_update(self.stage.objects, each)
 
     async def end(self, kind: str, namespace: str, name: str) -> None:
         """Delete an object; one that is deleted already is no error."""
-        self._jobs.discard((namespace, name))
+        self._jobs.pop((namespace, name), None)
         resource = self.stage.objects.resource_named(kind)
         if resource is not None:
             await self.stage.objects.delete(resource, namespace, name)
@@ -149,6 +151,25 @@ class Director:
                 group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
                 if group:
                     await self.end("PodGroup", PLATFORM, group)
+
+    def pending(self) -> list[tuple[str, str]]:
+        """Return the jobs of which no pod runs, the oldest first."""
+        return [(space, name) for space, name in self._jobs if not self.running(space, f"{name}-")]
+
+    async def settle(self, most: int, seconds: float) -> None:
+        """Wait so long until no more jobs are pending than this; their teams withdraw the others.
+
+        A machine that is slow ends less work than the stories submit: the backlog stays bounded.
+        """
+        if await self.until(lambda: len(self.pending()) <= most, seconds):
+            return
+        withdrawn = self.pending()[:-most]
+        for namespace, name in withdrawn:
+            await self.end("Job", namespace, name)
+        if withdrawn:
+            named = ", ".join(f"{namespace}/{name}" for namespace, name in withdrawn[:_NAMED])
+            more = f" and {len(withdrawn) - _NAMED} others" if len(withdrawn) > _NAMED else ""
+            self.say(f"pending for too long, withdrawn by their teams: {named}{more}")
 
     async def exists(self, namespace: str, name: str) -> bool:
         """Return whether a Job is there and has not ended."""

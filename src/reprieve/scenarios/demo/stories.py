@@ -32,6 +32,7 @@ _HELD_AFTER: Final = 10.0  # seconds in which who is not held would run
 #: Seconds of work, at any pace, of which a save spares more than the urgent work waits for it.
 _WORTH_SAVING: Final = 20.0
 _AT_ONCE: Final = 4  # small jobs
+_MOST_PENDING: Final = 6  # jobs, as a story begins
 
 
 async def borrow_and_reclaim(director: Director) -> None:
@@ -147,9 +148,11 @@ async def work_that_gains_nothing_is_held(director: Director) -> None:
         name, urgent = f"{line}-{turn}", f"{line}-urgent-{turn}"
         await director.submit(queued_job(day, name, 2, 4, "batch", "", queue="days", line=line))
         patience = _PATIENCE if turn == 1 else _HELD_AFTER
-        if not await director.run(day, name, 2, patience) and director.is_held(day):
-            director.say(f"{day}/{name} is held: it displaced {holder} before, and gained nothing")
-            await director.rest(10)
+        if not await director.run(day, name, 2, patience):
+            if director.is_held(day):
+                held = f"{day}/{name} is held: it displaced {holder} before, and gained nothing"
+                director.say(held)
+                await director.rest(10)
             await director.end("Job", day, name)
             break
         director.say(f"{day}/{name} displaced {night}/{holder}, and is displaced itself next")
@@ -187,6 +190,7 @@ async def _rounds(director: Director) -> None:
     while True:
         for story in director.shuffled(STORIES):
             await director.rest(5)
+            await director.settle(_MOST_PENDING, _PATIENCE)
             await story(director)
 
 
