@@ -16,6 +16,7 @@ import pytest
 
 from kubelocal.tests.conftest import kubectl, pytest_configure
 from tests.granted import comparing_rights
+from tests.tiers import is_slow_variant
 
 __all__ = ["SLOW", "THOROUGH", "THOROUGH_TESTS", "kubectl", "pytest_configure"]
 
@@ -251,7 +252,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(SLOW) and item.get_closest_marker("slow") is None:
+        if is_slow_variant(item.nodeid):
+            item.own_markers[:] = [each for each in item.own_markers if each.name != "thorough"]
+            item.add_marker(pytest.mark.slow)
+        elif item.nodeid.startswith(SLOW) and item.get_closest_marker("slow") is None:
             item.add_marker(pytest.mark.slow)
         slow = item.get_closest_marker("slow") is not None
         if slow and item.get_closest_marker("thorough") is not None:

@@ -1,14 +1,104 @@
-"""Parts of one property: the first runs with the README's line, the others in the thorough tier."""
+"""Parts of one property: the first runs with the README's line, the others in the thorough tier.
+
+`SLOW_VARIANTS` are run by hand: other instants of a death, other seeds and other values of what the
+thorough tier runs once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import pytest
 from _pytest.mark import ParameterSet
 
-__all__ = ["first_of"]
+__all__ = ["SLOW_VARIANTS", "first_of", "is_slow_variant"]
+
+#: By file and test: how the parameters begin; empty for the whole test.
+SLOW_VARIANTS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
+    {
+        "tests/ci/test_how_to_add.py": {"test_a_kind_of_job_takes_four_files": ("",)},
+        "tests/conformance/test_topology_perturbed.py": {
+            "test_no_case_with_something_wrong_ends_in_a_fault": ("Generated_cycles_cohort",)
+        },
+        "tests/conformance/test_workload_aware_vectors.py": {"test_shifted_copy": ("",)},
+        "tests/crash/test_kill.py": {
+            "test_a_process_killed_after_a_write_is_finished_by_the_next": ("22", "24", "29")
+        },
+        "tests/crash/test_stop.py": {
+            "test_a_deposed_process_adds_nothing_to_what_its_successor_did": ("26", "29")
+        },
+        "tests/engine/test_properties.py": {
+            "test_all_placements_of_one_run_fit_together": ("many",),
+            "test_room_made_for_a_demand_that_goes_serves_the_next_one_alike": ("many",),
+            "test_the_independent_check_accepts_every_plan": ("many",),
+            "test_the_sum_decides_as_the_oracle_does": ("many",),
+        },
+        "tests/frontend/browser/test_accessibility.py": {
+            "test_nothing_keeps_people_out_of_any_page": ("light-empty",)
+        },
+        "tests/idle/test_configuration.py": {
+            "test_a_config_file_that_cannot_be_used_ends_with_one_line": (
+                "gpuPreemption: {vendors",
+                "gpuPreemptions",
+            ),
+            "test_settings_that_cannot_be_used_end_with_one_line": (
+                "environment2",
+                "environment3",
+                "environment6",
+                "environment8",
+            ),
+        },
+        "tests/idle/test_notice.py": {
+            "test_wherever_a_process_dies_idle_work_goes_once_saved_or_at_its_deadline": ("True",)
+        },
+        "tests/idle/test_wakers.py": {
+            "test_an_operator_that_decides_about_everything_anew_finds_nothing_to_do": (
+                "1",
+                "5",
+                "9",
+            ),
+            "test_it_finds_nothing_where_others_edit_gpu_workloads_and_queue_jobs": ("102", "109"),
+        },
+        "tests/oracle/scheduling/test_oracle_against_vectors.py": {"": ("",)},
+        "tests/oracle/topology/test_fresh_cases.py": {
+            "test_assignments_and_reasons_are_those_of_the_specification_in_many_cases": ("",)
+        },
+        "tests/quota_plane/test_lost_work.py": {
+            "test_what_is_saved_outlives_a_death_at_any_write": ("before",)
+        },
+        "tests/quota_plane/test_notice.py": {
+            "test_wherever_a_process_dies_a_workload_goes_once_saved_or_at_its_deadline": (
+                "stored",
+            )
+        },
+        "tests/scenarios/test_up.py": {
+            "test_it_serves_from_the_first_line_until_a_signal_and_leaves_nothing_running": ("2",)
+        },
+        "tests/scheduling/crash/test_every_write.py": {
+            "test_a_death_at_any_write_is_made_good_by_the_next_process": (
+                "gang-",
+                "gang above its minimum-",
+            ),
+            "test_nobody_goes_for_a_preemptor_that_let_go_while_nobody_led": ("gang-",),
+        },
+        "tests/scheduling/faults/test_api_server_away.py": {
+            "test_the_next_process_finishes_the_plan_and_nobody_is_held": ("3-",)
+        },
+        "tests/simulation/test_idle_replay.py": {
+            "test_small_replays_stand_before_a_naive_judge": ("",),
+            "test_with_quota_too_idle_work_makes_way_for_who_waits_for_either": ("",),
+        },
+        "tests/simulation/test_simulate_command.py": {
+            "test_interrupted_it_ends_with_what_it_has_and_says_so": ("2",)
+        },
+        "tests/telemetry/test_places_record.py": {
+            "test_what_is_preempted_for_places_is_preempted_again": ("many",)
+        },
+        "tests/whatif/test_fixes.py": {"": ("",)},
+    }
+)
 
 T = TypeVar("T")
 _THOROUGH: Final = pytest.mark.thorough
@@ -26,3 +116,12 @@ def first_of(parts: Iterable[T], count: int = 1, most: int | None = None) -> lis
         else pytest.param(part, marks=_SLOW if most is not None and number >= most else _THOROUGH)
         for number, part in enumerate(parts)
     ]
+
+
+def is_slow_variant(nodeid: str) -> bool:
+    """Return whether a test is run by hand alone, as one of several variants."""
+    file, _, name = nodeid.partition("::")
+    tests = SLOW_VARIANTS.get(file, {})
+    test, _, parameters = name.partition("[")
+    begins = tests.get(test, tests.get("", ()))
+    return any(parameters.startswith(each) for each in begins)

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 from tests.conftest import SLOW, THOROUGH, THOROUGH_TESTS
+from tests.tiers import SLOW_VARIANTS, is_slow_variant
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +29,21 @@ def test_every_test_that_is_left_out_by_name_is_there_in_a_file_that_is_not() ->
         text = (ROOT / file).read_text(encoding="utf-8")
         assert not file.startswith((*THOROUGH, *SLOW)), file
         assert [name for name in names if f"def {name}(" not in text] == [], file
+
+
+def test_every_variant_that_is_run_by_hand_is_of_a_test_that_is_there() -> None:
+    for file, tests in SLOW_VARIANTS.items():
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert [name for name in tests if name and f"def {name}(" not in text] == [], file
+
+
+def test_a_variant_is_known_by_how_its_parameters_begin() -> None:
+    file = "tests/quota_plane/test_lost_work.py"
+    test = "test_what_is_saved_outlives_a_death_at_any_write"
+    found = {name: is_slow_variant(f"{file}::{test}{name}") for name in ("[before]", "[stored]")}
+    assert found == {"[before]": True, "[stored]": False}
+    assert is_slow_variant("tests/whatif/test_fixes.py::test_any")
+    assert not is_slow_variant(f"{file}::test_another")
 
 
 def test_the_second_command_runs_what_the_first_one_leaves_out() -> None:
