@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from kubeworld.objects.paths import first
+from reprieve.kube.bodies import Propagation
 from reprieve.kube.errors import Forbidden
 from reprieve.kube.resource import PODS
 from tests.integration.control_plane import Binaries
@@ -97,7 +98,7 @@ async def test_what_runs_beyond_its_admission_is_refused_or_ended(
             await until("the one that grew was made again", ended)
             assert other in await _pods(cluster)
             before = set(await _pods(cluster))
-            await cluster.client.delete(JOBS, NAMESPACE, "a", propagation="Orphan")
+            await cluster.client.delete(JOBS, NAMESPACE, "a", propagation=Propagation.ORPHAN)
             await cluster.client.create(JOBS, job("b", pods=2), dict)
 
             async def beyond() -> bool:

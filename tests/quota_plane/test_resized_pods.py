@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubeworld.objects.paths import first
+from reprieve.kube.bodies import Propagation
 from reprieve.kube.errors import Forbidden
 from reprieve.kube.resource import PODS, Resource
 from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict
@@ -136,7 +137,7 @@ async def test_pods_that_were_resized_while_no_webhook_answered_are_ended(
 
         async def ended() -> bool:
             found = await pods(cluster)
-            return found.get(grown, {}).get("metadata", {}).get("uid") != uids[grown]
+            return bool(found.get(grown, {}).get("metadata", {}).get("uid") != uids[grown])
 
         await cluster.until("the one that grew is ended", ended, 150)
         assert "ExceedsAdmission" in await reasons(cluster, grown)
@@ -225,7 +226,7 @@ async def test_pods_that_their_job_releases_are_ended(how: str, tmp_path: Path) 
         await client.create(JOBS, job("a", pods=2), dict)
         names = await run(cluster, 2)
         if how == "orphaned":
-            await client.delete(JOBS, NAMESPACE, "a", propagation="Orphan")
+            await client.delete(JOBS, NAMESPACE, "a", propagation=Propagation.ORPHAN)
             await client.create(JOBS, job("b", pods=2), dict)
             stay = 0
         else:

@@ -34,7 +34,7 @@ def slowly(unit: list[dict[str, Any]], host: str) -> list[dict[str, Any]]:
 
 def low(name: str, host: str) -> list[dict[str, Any]]:
     """Return a job of the gangs' own queue, which its rules preempt."""
-    given = {"queued": True, "priority": "low", "gpus": 8, "opted": False}
+    given: Any = {"queued": True, "priority": "low", "gpus": 8, "opted": False}
     unit = job(name, "a", nodeSelector={HOST: host}, terminationGracePeriodSeconds=30, **given)
     return slowly(unit, host)
 
