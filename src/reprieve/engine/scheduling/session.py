@@ -14,9 +14,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-import numpy as np
-
-from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
 from reprieve.engine.cluster.trees import MOST_LEVELS, Way
@@ -26,7 +23,7 @@ from reprieve.engine.placement.profile import Policy, Profile, policy_text
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.gangs.cycle import GangGroup, schedule_alone, schedule_gang
-from reprieve.engine.scheduling.gangs.job import NO_JOBS, JobOptions, JobReason, VictimGangs
+from reprieve.engine.scheduling.gangs.job import NO_JOBS, JobOptions, JobReason
 from reprieve.engine.scheduling.group import endless_tree, missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
 from reprieve.engine.scheduling.nodes.claims import deallocate_claims, deallocations
@@ -41,11 +38,7 @@ from reprieve.engine.scheduling.nodes.leaving import (
     with_gone,
     without_room,
 )
-from reprieve.engine.scheduling.nodes.nominations import (
-    kept_beside_saving,
-    kept_for_others,
-    nominations_of,
-)
+from reprieve.engine.scheduling.nodes.nominated import Nominated
 from reprieve.engine.scheduling.nodes.placing import Choose, best_node, place_members
 from reprieve.engine.scheduling.nodes.reservations import with_reservations
 from reprieve.engine.scheduling.nodes.tree_placing import in_placement_order, place_unit
@@ -61,9 +54,8 @@ from reprieve.engine.scheduling.plans import plan_of
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.pod import PodPostFilter, schedule_pod
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
-from reprieve.engine.scheduling.victims.held import held_back, held_until
-from reprieve.engine.scheduling.victims.hierarchy import as_preemptor, raised_above, trees_of
-from reprieve.engine.scheduling.victims.min_runtime import protected_until, spared_by
+from reprieve.engine.scheduling.victims.hierarchy import as_preemptor, trees_of
+from reprieve.engine.scheduling.victims.left_alone import Allowed, LeftAlone
 from reprieve.units.ids import Uid
 
 __all__ = ["GROUP_POST_FILTERS", "Session"]
@@ -88,15 +80,6 @@ class _Turn:
     job: bool
     profile: Profile
     priority: int
-
-
-@dataclass(frozen=True, slots=True)
-class _LeftAlone:
-    """Who must not be a victim of a unit: `until` when each is protected, and is `held` from it."""
-
-    until: I64 | None
-    holds: Mapping[Uid, Hold]
-    held: I64 | None
 
 
 class Session:
@@ -135,23 +118,19 @@ class Session:
         self._policy = policy
         self._plugins = plugins
         self._choose = choose
-        self._overdue = frozenset(overdue)
         self._now = now
-        self._until = protected_until(snapshot, policy, now)
+        self._allowed = Allowed(snapshot, policy, overdue, now, jobs)
         self._scorers = scorers
         self._preempt_pod = preempt_pod
         self._holds = holds
         self._simulations: dict[str, Simulation] = {}
         self._placed: list[Placed] = []
-        self._nominations = {each.uid: each for each in nominations_of(snapshot, policy)}
-        self._changes = 0  # of nominations
-        # What was asked of each profile's simulation last (`_respect`).
-        self._respected: dict[str, tuple[int, str, int, frozenset[Uid]]] = {}
+        self._nominated = Nominated(snapshot, policy)
 
     @property
     def nominations(self) -> tuple[Nomination, ...]:
         """Return the nominations that are respected now: the snapshot's and those made since."""
-        return tuple(self._nominations.values())
+        return self._nominated.all()
 
     def attempt(self, unit: Unit) -> Attempt | None:
         """Run one scheduling cycle of a unit.
@@ -167,7 +146,7 @@ class Session:
         queued = turn.queued
         simulation = self._simulation(turn.profile.scheduler_name)
         own = frozenset(pending.row.uid for pending in queued)
-        self._respect(simulation, own, unit.group, turn.priority)
+        self._nominated.respect(simulation, own, unit.group, turn.priority)
         before = simulation.evictable
         left_alone = self._leave_alone(simulation, turn)
         self._only_among(simulation, unit)
@@ -175,7 +154,9 @@ class Session:
         simulation.evictable = before
         if self._placed and _found_among_placed(attempt):
             return None
-        attempt = self._explained(self._planned(attempt, turn), turn, left_alone)
+        attempt = self._planned(attempt, turn)
+        if attempt.plan is None and _looked_for_victims(attempt):
+            attempt = left_alone.counted(attempt, self.snapshot, self._policy, turn.priority)
         attempt = with_reservations(simulation, attempt)
         if unit in self._waits.patient:
             attempt = without_room(attempt)
@@ -198,7 +179,9 @@ class Session:
         simulation = self._simulation(turn.profile.scheduler_name)
         start = simulation.search_start
         own = frozenset(pending.row.uid for pending in turn.queued)
-        self._respect_beside_saving(simulation, own, turn)
+        self._nominated.respect_beside(
+            simulation, own, unit.group, turn.priority, self._waits.saving
+        )
         if turn.group is None:
             attempt = schedule_pod(
                 simulation, unit, turn.queued[0], self._policy, self._choose, _nobody
@@ -233,7 +216,7 @@ class Session:
             name = turn.profile.scheduler_name
             simulation = self._simulation(name)
             own = frozenset(pending.row.uid for pending in turn.queued)
-            self._respect(simulation, own, unit.group, turn.priority)
+            self._nominated.respect(simulation, own, unit.group, turn.priority)
             if name not in emptied:
                 emptied.add(name)
                 simulation.remove(leaving_slots(simulation, gone, self._waits.slots))
@@ -285,18 +268,14 @@ class Session:
         job = gang is None and not key and self._is_job(queued[0], name)
         return _Turn(unit, queued, group, gang, job, profile, priority)
 
-    def _leave_alone(self, simulation: Simulation, turn: _Turn) -> _LeftAlone:
+    def _leave_alone(self, simulation: Simulation, turn: _Turn) -> LeftAlone:
         """Show the simulation which pods may be a victim of this unit; return which may not."""
-        together: Sequence[Sequence[Uid]] = ()
+        gangs: Sequence[Sequence[Uid]] = ()
         if turn.gang is not None:
-            together = turn.gang.others
+            gangs = turn.gang.others
         elif turn.job:
-            together = [uids for _, uids in self._jobs.gangs]
-        until = self._until
-        if turn.gang is not None or together:
-            until = self._until_of(simulation, together)
-        holds = self._holds.get(turn.unit, {})
-        return _LeftAlone(until, holds, self._respect_holds(simulation, holds, together))
+            gangs = [uids for _, uids in self._jobs.gangs]
+        return self._allowed.leave_alone(simulation, self._holds.get(turn.unit, {}), gangs)
 
     def _scheduled(self, simulation: Simulation, turn: _Turn) -> Attempt:
         """Look for nodes, and for victims, as a unit of its kind does."""
@@ -385,23 +364,6 @@ class Session:
         plan = plan_of(self.snapshot, preemptor, turn.queued, found, text, best=best)
         return replace(attempt, plan=plan)
 
-    def _explained(self, attempt: Attempt, turn: _Turn, left_alone: _LeftAlone) -> Attempt:
-        """Return the attempt with the number of those that it was to spare, if it evicted none."""
-        if attempt.plan is not None or not _looked_for_victims(attempt):
-            return attempt
-        snapshot, policy, of_groups = self.snapshot, self._policy, attempt.gang is None
-        below = turn.priority
-        if attempt.gang is not None and attempt.gang.trigger is not None:
-            below = snapshot.pending[attempt.gang.trigger].row.priority
-        return replace(
-            attempt,
-            spared=spared_by(snapshot, policy, left_alone.until, below, groups=of_groups),
-            protected=raised_above(snapshot, policy, below) if of_groups else 0,
-            held=held_back(
-                snapshot, policy, left_alone.held, left_alone.holds, below, groups=of_groups
-            ),
-        )
-
     def _is_job(self, pending: Pending, scheduler_name: str) -> bool:
         """Return whether a pod in no group preempts as a job of an older gang does."""
         jobs = self._jobs
@@ -429,73 +391,11 @@ class Session:
             known = self._simulations[name] = Simulation(self.snapshot, self._policy, profile)
             known.now = self._now
             known.scorers = self._scorers
-            known.evictable = self._evictable(self._until)
+            known.evictable = self._allowed.anybody()
             for pod in self._placed:
                 assert pod.pending is not None
                 known.place(pod.pending, pod.node)
         return known
-
-    def _evictable(self, until: I64 | None) -> Mask:
-        """Return who may be a victim: neither overdue nor within its minimum runtime."""
-        found = np.ones(len(self.snapshot.pod_node), np.bool_)
-        if self._overdue:
-            found = np.array([uid not in self._overdue for uid in self.snapshot.pod_uids], np.bool_)
-        return found if until is None else found & (until == 0)
-
-    def _until_of(self, simulation: Simulation, others: Iterable[Sequence[Uid]]) -> I64 | None:
-        """Return when pods may be victims of a job again, and show it which may be now.
-
-        `others`: pods of other gangs, where these go as a whole.
-        """
-        until = self._until
-        if until is not None and self._jobs.policy.victim_gangs is VictimGangs.ALL:
-            together = self._slots_of(others)
-            until = protected_until(self.snapshot, self._policy, self._now, together)
-            simulation.evictable = self._evictable(until)
-        return until
-
-    def _respect_holds(
-        self,
-        simulation: Simulation,
-        holds: Mapping[Uid, Hold],
-        others: Iterable[Sequence[Uid]],
-    ) -> I64 | None:
-        """Leave alone who is held from the unit; return until when, as `held_until` does."""
-        if not holds:
-            return None
-        whole = self._jobs.policy.victim_gangs is VictimGangs.ALL
-        together = self._slots_of(others) if whole else []
-        held = held_until(self.snapshot, self._policy, holds, together)
-        if held is not None:
-            simulation.evictable = simulation.evictable & (held == 0)
-        return held
-
-    def _slots_of(self, others: Iterable[Sequence[Uid]]) -> list[I64]:
-        slots = {uid: slot for slot, uid in enumerate(self.snapshot.pod_uids) if uid}
-        return [np.array([slots[uid] for uid in uids if uid in slots], np.int64) for uids in others]
-
-    def _respect(
-        self, simulation: Simulation, own: frozenset[Uid], group: str, priority: int
-    ) -> None:
-        """Respect the nominations of others, unless that is what the simulation does already."""
-        asked = (self._changes, group, priority, own & self._nominations.keys())
-        if self._respected.get(simulation.profile.scheduler_name) != asked:
-            self._respected[simulation.profile.scheduler_name] = asked
-            nominations = self._nominations.values()
-            simulation.respect(kept_for_others(self.snapshot, nominations, own, group, priority))
-
-    def _respect_beside_saving(
-        self, simulation: Simulation, own: frozenset[Uid], turn: _Turn
-    ) -> None:
-        """Respect the nominations of others whose capacity no saving victims hold."""
-        group, priority = turn.unit.group, turn.priority
-        if not self._waits.saving:
-            self._respect(simulation, own, group, priority)
-            return
-        self._respected.pop(simulation.profile.scheduler_name, None)
-        nominations = self._nominations.values()
-        kept = kept_for_others(self.snapshot, nominations, own, group, priority)
-        simulation.respect(kept_beside_saving(simulation, kept, self._waits.saving))
 
     def _remember(
         self,
@@ -511,7 +411,7 @@ class Session:
         for member in attempt.members:
             pending = by_uid[member.uid]
             if member.bind:
-                self._changes += self._nominations.pop(member.uid, None) is not None
+                self._nominated.end(member.uid)
                 pod = Placed(pending.pod_class, pending.labels, index[member.bind], pending=pending)
                 self._placed.append(pod)
                 for other in self._simulations.values():
@@ -519,18 +419,19 @@ class Session:
                         other.place(pending, pod.node)
             elif isinstance(member.nominate, str):
                 row = pending.row
-                self._changes += 1
-                self._nominations[member.uid] = Nomination(
-                    member.uid,
-                    row.namespace,
-                    row.name,
-                    index.get(member.nominate, -1),
-                    row.priority if group is None else group.priority,
-                    self.snapshot.group_index.get(f"{row.namespace}/{row.group}", -1)
-                    if group is not None and group.composite
-                    else self.snapshot.group_index.get(attempt.unit.group, -1),
-                    pending.pod_class,
-                    pending.labels,
+                of_pod = group is not None and group.composite
+                key = f"{row.namespace}/{row.group}" if of_pod else attempt.unit.group
+                self._nominated.add(
+                    Nomination(
+                        member.uid,
+                        row.namespace,
+                        row.name,
+                        index.get(member.nominate, -1),
+                        row.priority if group is None else group.priority,
+                        self.snapshot.group_index.get(key, -1),
+                        pending.pod_class,
+                        pending.labels,
+                    )
                 )
 
 

@@ -88,6 +88,11 @@ class Entry:
         return (-self.priority, self.since, self.number)
 
     @property
+    def queue(self) -> Place:
+        """The `queue` label of the metrics."""
+        return Place.BACKOFF if self.place is Place.ERRORS else self.place
+
+    @property
     def kind(self) -> str:
         """The `type` label of the metrics."""
         return "podgroup" if self.group else "pod"

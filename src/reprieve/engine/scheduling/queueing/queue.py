@@ -27,6 +27,7 @@ from typing import Final
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.scheduling.queueing.counts import entities_by_queue, pods_by_queue
 from reprieve.engine.scheduling.queueing.entries import (
     Backoff,
     Entry,
@@ -381,35 +382,15 @@ class Queue:
         if key is None:
             return "incomplete" if uid in self._incomplete else ""
         entry = self._entries[key]
-        if uid in entry.arrived:
-            return "pending"
-        return Place.BACKOFF if entry.place is Place.ERRORS else entry.place
+        return "pending" if uid in entry.arrived else entry.queue
 
     def entities(self) -> Mapping[tuple[str, str], int]:
         """Return the number of entries by (queue, type), for the four queues."""
-        found = {
-            (place, kind): 0
-            for place in (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
-            for kind in ("pod", "podgroup")
-        }
-        for entry in self._entries.values():
-            place = Place.BACKOFF if entry.place is Place.ERRORS else entry.place
-            if (place, entry.kind) in found:
-                found[place, entry.kind] += 1
-        return {(str(place), kind): number for (place, kind), number in found.items()}
+        return entities_by_queue(self._entries.values())
 
     def pods(self) -> Mapping[str, int]:
         """Return the number of pods by queue, `incomplete` and `pending` included."""
-        found = dict.fromkeys(
-            ("active", "backoff", "unschedulable", "gated", "incomplete", "pending"), 0
-        )
-        for entry in self._entries.values():
-            place = Place.BACKOFF if entry.place is Place.ERRORS else entry.place
-            if place in found:
-                found[place] += len(entry.members)
-            found["pending"] += len(entry.arrived)
-        found["incomplete"] = len(self._incomplete)
-        return found
+        return pods_by_queue(self._entries.values(), len(self._incomplete))
 
     def __contains__(self, uid: Uid) -> bool:
         return uid in self._owner or uid in self._incomplete
