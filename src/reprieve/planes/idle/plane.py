@@ -18,7 +18,7 @@ import aiohttp
 
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos
-from reprieve.api.reprieve import ON_PREEMPTION, Action, Preemption
+from reprieve.api.reprieve import Preemption
 from reprieve.engine.idle.discovery import (
     ChainTooDeep,
     NodeRoot,
@@ -26,10 +26,8 @@ from reprieve.engine.idle.discovery import (
     ResolutionError,
     Root,
 )
-from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase
+from reprieve.engine.idle.model import Fit, IdleSnapshot
 from reprieve.engine.idle.resources import add
-from reprieve.engine.lost_work import lost_device_seconds
-from reprieve.engine.notice.granting import MOST
 from reprieve.engine.plan import Plane
 from reprieve.execution.records.book import Book, Retention
 from reprieve.kube.discovery import NotServed
@@ -49,7 +47,7 @@ from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
 from reprieve.planes.idle.evaluating.evaluator import Evaluator
 from reprieve.planes.idle.evaluating.lineages import RootLineages
-from reprieve.planes.idle.evaluating.open_intents import RootAnswers
+from reprieve.planes.idle.evaluating.root_answers import RootAnswers
 from reprieve.planes.idle.evaluating.snapshots import Snapshots
 from reprieve.planes.idle.housekeeping import Housekeeping
 from reprieve.planes.idle.idle_time import IdleTime
@@ -84,7 +82,6 @@ __all__ = ["IdlePlane"]
 
 _RETENTION: Final = Retention()
 _ATTRIBUTED_AT_ONCE: Final = 16
-_TRACKED: Final = (Phase.PENDING_OTHER, Phase.PENDING_GPU, Phase.ACTIVE, Phase.IDLE)
 
 
 class IdlePlane:
@@ -140,11 +137,14 @@ class IdlePlane:
             lambda: self._snapshot(self.evaluator.open_intents.claims()),
         )
         self._loops = context.loops or LoopNotices(context.governor, context.metrics)
+        answers = RootAnswers(
+            self.workloads, self._ownership, self._roots, self.watches.limits, clock
+        )
         self._displacements = IdleDisplacements(
             context.governor,
             self.workloads,
             clock,
-            self._lost_with,
+            answers.lost_with,
             RootLineages(context.governor, self._ownership.pods_of),
             self._loops,
             None if context.disruptions is None else context.disruptions.returns,
@@ -157,14 +157,7 @@ class IdlePlane:
             self._book,
             snapshot=self._snapshot,
             intents=self._intents,
-            roots=RootAnswers(
-                self._pods_left,
-                self._lost_with,
-                self._ownership.pods_of,
-                self._annotations_of,
-                self._notice_allowed,
-            ),
-            action_of=self._action_of,
+            roots=answers,
             changed=self._due.workloads.add,
             held_back=self._held_back,
             noted=self.waiting.record,
@@ -461,36 +454,6 @@ class IdlePlane:
             return "harm budgets are not known yet"
         return context.since_step() or next(iter(self.watches.troubles()), "")
 
-    def _notice_allowed(self, root: Reference) -> int:
-        limits = self.watches.limits
-        return MOST if limits is None else limits.notice(self._ownership.pods_of(root))
-
-    def _pods_left(self, root: Reference) -> bool:
-        """Whether pods that an eviction ends still exist; a revived root's new ones do not."""
-        pods = self._ownership.pods_of(root)
-        revived = any(held.status.phase in _TRACKED for held in self.workloads.of_root(root.uid))
-        return any(pod.row.terminating or not revived for pod in pods)
-
-    def _lost_with(self, root: Reference) -> int:
-        """Return the device-seconds of work that are lost with a root's pods.
-
-        Time that the root was idle is no work.
-        """
-        now = self.context.clock.wall() // SECOND
-        for held in self.workloads.of_root(root.uid):
-            if held.status.idle_since is not None:
-                now = min(now, held.status.idle_since // SECOND)
-        return sum(
-            lost_device_seconds(
-                None if pod.row.started is None else pod.row.started // SECOND,
-                pod.checkpoint,
-                sum(pod.row.gpus.values()),
-                now,
-            )
-            for pod in self._ownership.pods_of(root)
-            if pod.occupies
-        )
-
     def _records(self) -> list[Preemption]:
         known = self.watches.intents.cache
         return [each.intent for each in known if each.namespace == self._namespace]
@@ -501,15 +464,3 @@ class IdlePlane:
     def _namespace_annotations(self, name: str) -> Mapping[str, str]:
         record = self.watches.namespaces.cache.named("", name)
         return {} if record is None else record.annotations
-
-    def _annotations_of(self, root: Reference) -> Mapping[str, str]:
-        facts = self._roots.facts(root.uid)
-        return {} if facts is None else facts.annotations
-
-    def _action_of(self, root: Reference) -> Action:
-        """Return what happens to the root; what is no action (`Tracking` has it) is the default."""
-        text = self._annotations_of(root).get(ON_PREEMPTION, "")
-        try:
-            return Action(text) if text else Action.DELETE
-        except ValueError:
-            return Action.DELETE

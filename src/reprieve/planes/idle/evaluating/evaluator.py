@@ -20,7 +20,6 @@ from typing import Any, Final
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import (
-    Action,
     Preemption,
 )
 from reprieve.engine.idle.evaluation import evaluate
@@ -37,13 +36,13 @@ from reprieve.planes.idle.evaluating.carry_out import CarryOut
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
 from reprieve.planes.idle.evaluating.effects import Begin, Refuse, answers_of, plans_of
 from reprieve.planes.idle.evaluating.evaluation_lease import evaluation_lease
-from reprieve.planes.idle.evaluating.open_intents import OpenIntents, RootAnswers
+from reprieve.planes.idle.evaluating.open_intents import OpenIntents
+from reprieve.planes.idle.evaluating.root_answers import RootAnswers
 from reprieve.planes.idle.evaluating.set_aside import SetAside
 from reprieve.planes.idle.joint.joint_side import JointSide
 from reprieve.planes.idle.workloads import TrackedWorkloads
 from reprieve.records.idle.record import encode
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import (
     decision_failed,
     decision_stopped,
@@ -62,10 +61,9 @@ class Evaluator:
     """Runs evaluations one at a time, on request and when time alone may change the answer.
 
     `snapshot` gives the engine's view with the claims handed in; `intents` all Preemptions of the
-    plane; `roots` what is known of roots;
-    `action_of` what a root's owner wants to happen to it; `held_back` why nothing may be decided
-    now; `noted` is told of each evaluation, `displacements` of each plan; `holds_quota`: whether
-    a root, by uid, has reserved quota.
+    plane; `roots` what is known of roots; `held_back` why nothing may be decided now;
+    `noted` is told of each evaluation, `displacements` of each plan; `holds_quota`: whether a root,
+    by uid, has reserved quota.
     """
 
     def __init__(
@@ -77,7 +75,6 @@ class Evaluator:
         snapshot: Callable[[Mapping[Uid, GpuWorkloadKey | None]], IdleSnapshot],
         intents: Callable[[], Sequence[Preemption]],
         roots: RootAnswers,
-        action_of: Callable[[Reference], Action],
         changed: Callable[[GpuWorkloadKey], None],
         held_back: Callable[[], str],
         noted: Callable[[IdleSnapshot, Evaluation, Nanos], None],
@@ -109,7 +106,6 @@ class Evaluator:
             book,
             intents=intents,
             roots=roots,
-            action_of=action_of,
             changed=changed,
             again=self.ask_at,
             displacements=displacements,
@@ -120,7 +116,7 @@ class Evaluator:
             book,
             self.open_intents,
             displacements,
-            action_of=action_of,
+            action_of=roots.action_of,
             again=self.ask_at,
             placed=lambda plan: side().places(plan),
             returning=lambda plan: side().returning(plan, context.governor),

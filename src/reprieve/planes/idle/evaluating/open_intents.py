@@ -14,15 +14,13 @@ this process that it does not show yet. Source: the design's "Intent log and exe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator, Sequence, Set
 from typing import Any, Final
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import (
     NOTICE,
-    Action,
     Preemption,
     PreemptionSpec,
     VictimState,
@@ -43,42 +41,26 @@ from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
 from reprieve.planes.idle.evaluating.lineages import participant_of_root
+from reprieve.planes.idle.evaluating.root_answers import RootAnswers
 from reprieve.planes.idle.evaluating.victims import IdleVictims
-from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.records.plans.at_stake import AtStake, Stake
 from reprieve.units.ids import GpuWorkloadKey, Uid
-from reprieve.units.references import Reference
 from reprieve.wording.kube_scheduler import notice_ignored
 
-__all__ = ["OpenIntents", "RootAnswers"]
+__all__ = ["OpenIntents"]
 
 _RULE_FOUND_PREEMPTING: Final = "FoundPreempting"
 _AT_ONCE: Final = 8
 _RETRY: Final = SECOND
 
 
-@dataclass(frozen=True, slots=True)
-class RootAnswers:
-    """What is known of roots: whether pods of one still exist, and what work is lost with it.
-
-    And its pods, its annotations, and for how long its classes and queues allow that it is told.
-    """
-
-    pods_left: Callable[[Reference], bool]
-    lost_with: Callable[[Reference], int]
-    pods_of: Callable[[Reference], Sequence[PodRecord]]
-    annotations_of: Callable[[Reference], Mapping[str, str]]
-    notice_allowed: Callable[[Reference], int]
-
-
 class OpenIntents:
     """The intents that are not over, and the tasks that carry them.
 
-    `intents` gives all Preemptions of the plane; `action_of` what a root's owner wants to happen to
-    it;
-    `again` asks for another look at a wall instant; `displacements`: where the governor is told;
-    `evicted` is called when the victims of a plan have been evicted.
+    `intents` gives all Preemptions of the plane; `roots` what is known of roots; `again` asks
+    for another look at a wall instant; `displacements`: where the governor is told; `evicted` is
+    called when the victims of a plan have been evicted.
     """
 
     def __init__(
@@ -89,7 +71,6 @@ class OpenIntents:
         *,
         intents: Callable[[], Sequence[Preemption]],
         roots: RootAnswers,
-        action_of: Callable[[Reference], Action],
         changed: Callable[[GpuWorkloadKey], None],
         again: Callable[[Nanos], None],
         displacements: IdleDisplacements,
@@ -105,7 +86,6 @@ class OpenIntents:
         self._workloads = workloads
         self._book = book
         self._intents = intents
-        self._action_of = action_of
         self._again = again
         # Plans of this process by id, for the texts of their events.
         self._plans: dict[str, Plan] = {}
@@ -337,7 +317,7 @@ class OpenIntents:
         )
         try:
             intent = await self._book.write(
-                plan, actions=[self._action_of(held.root)], at_stake=self.at_stake(plan)
+                plan, actions=[self._roots.action_of(held.root)], at_stake=self.at_stake(plan)
             )
         except (IntentExists, Conflict):
             return
