@@ -22,29 +22,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import nsmallest
-from typing import Final
 
 from kubeworld.units.instants import Nanos
-from reprieve.engine.quota.heads import ALIKE, LastScan, RequeueReason, Shape, goes_back, shape
-from reprieve.engine.quota.holdings.holders import effective_priority
+from reprieve.engine.quota.heads import ALIKE, LastScan, RequeueReason, goes_back
 from reprieve.engine.quota.holdings.inactive import inactive_queues
 from reprieve.engine.quota.holdings.usage_based import Consumptions
 from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.waiting.faults import Faults
 from reprieve.engine.quota.waiting.pending import Pending, Row
+from reprieve.engine.quota.waiting.places import Places
 from reprieve.engine.quota.waiting.plans import Plans
 from reprieve.engine.quota.waiting.queueing import (
     cluster_queue_of,
     decides_alike,
     is_best_effort,
     may_queue,
-    place_of,
 )
 
 __all__ = ["Queues"]
 
 #: So many more shapes than twice the workloads are known at most.
-_FEW_SHAPES: Final = 1_000
 
 
 class Queues:
@@ -63,10 +60,6 @@ class Queues:
         self._save_waits: dict[str, Nanos] = {}
         # The places that a workload's victims were chosen for, by pod set, as long.
         self.plans = Plans()
-        # Shapes and places, each with the version of the workload that they are of; and each shape
-        # once, so that alike ones are mostly the same.
-        self._places: dict[str, tuple[Workload, Shape, Row]] = {}
-        self._shapes: dict[Shape, Shape] = {}
         self._doors: Counter[str] = Counter()
         # Workloads that could not be decided about, and ClusterQueues that gave no head.
         self._faults = Faults()
@@ -98,7 +91,7 @@ class Queues:
             for name in sorted(configuration.cluster_queues)
         }
         self._workloads, self._home, self._waiting, self._backing = {}, {}, {}, {}
-        self._used, self._places, self._shapes = set(), {}, {}
+        self._used, self._places = set(), Places(configuration.settings)
         self._doors = Counter()
         for workload in known.values():
             self.push(workload)
@@ -143,10 +136,10 @@ class Queues:
             queue.preemptor = key
         if not queued and self._backs_off(workload):
             self._back_off(queue, workload)
-        elif (aside and same) or (not queued and queue.is_hopeless(self._shape(workload))):
-            queue.set_aside(self._row(workload), self._shape(workload))
+        elif (aside and same) or (not queued and queue.is_hopeless(self._places.shape(workload))):
+            queue.set_aside(*self._places.of(workload))
         else:
-            queue.add(self._row(workload), self._shape(workload))
+            queue.add(*self._places.of(workload))
 
     def delete(self, key: str) -> None:
         """Forget a workload; one that is not known changes nothing."""
@@ -174,8 +167,8 @@ class Queues:
                 del self._backing[key]
                 queue.backing.discard(key)
             elif key not in self._used:
-                queue.remove(self._row(workload), self._shape(workload))
-        self._places.pop(key, None)
+                queue.remove(*self._places.of(workload))
+        self._places.forget(key)
         self._used.discard(key)
 
     def heads(self, now: Nanos) -> list[tuple[str, Workload]]:
@@ -192,7 +185,7 @@ class Queues:
                 if row is None:
                     continue
                 workload = self._workloads[row[3]]
-                queue.remove(row, self._shape(workload))
+                queue.remove(row, self._places.shape(workload))
             except Exception as failure:
                 self.failures[name] = failure
                 self._queue_faults.add(name, now)
@@ -232,7 +225,7 @@ class Queues:
         self._scans[key] = scan
         if queue.preemptor == key:
             queue.preemptor = ""
-        queue.set_aside_alike(self._shape(workload))
+        queue.set_aside_alike(self._places.shape(workload))
 
     def fail(self, workload: Workload) -> Nanos:
         """Set a head aside after a fault in deciding about it; return until when."""
@@ -288,12 +281,12 @@ class Queues:
             return True
         flushed = queue.flushed >= queue.popped
         if goes_back(reason, scan, best_effort=best_effort, flushed=flushed):
-            queue.add(self._row(workload), self._shape(workload))
+            queue.add(*self._places.of(workload))
             return False
-        queue.set_aside(self._row(workload), self._shape(workload))
+        queue.set_aside(*self._places.of(workload))
         hashing = self.configuration.settings.gates.scheduling_equivalence_hashing
         if hashing and best_effort and reason in ALIKE:
-            queue.set_aside_alike(self._shape(workload))
+            queue.set_aside_alike(self._places.shape(workload))
         return True
 
     def admitted(self, key: str) -> None:
@@ -358,7 +351,7 @@ class Queues:
         rows = (*queue.queued(), *queue.aside())
         limit = self._workloads.get(before)
         if limit is not None:
-            last = self._row(limit)
+            last = self._places.row(limit)
             rows = tuple(row for row in rows if row < last)
         return [self._workloads[row[3]] for row in nsmallest(most, rows)]
 
@@ -367,7 +360,7 @@ class Queues:
         workload, name = self._workloads.get(key), self._home.get(key)
         if workload is None or name is None:
             return False
-        return self._queues[name].is_queued(self._row(workload), self._shape(workload))
+        return self._queues[name].is_queued(*self._places.of(workload))
 
     def set_aside_until(self, key: str, now: Nanos) -> Nanos | None:
         """Return until when a fault keeps a workload from being decided about, None for none."""
@@ -393,10 +386,7 @@ class Queues:
 
     def shape_of(self, workload: Workload) -> object:
         """Return the shape of a workload, known or not."""
-        known = self._places.get(workload.key)
-        if known is not None and known[0] is workload:
-            return known[1]
-        return shape(workload, effective_priority(workload, self.configuration.settings))
+        return self._places.shape_of(workload)
 
     def anybody(self) -> bool:
         """Return whether any workload is queued."""
@@ -453,7 +443,7 @@ class Queues:
                 del self._backing[key]
                 queue = self._queues[self._home[key]]
                 queue.backing.discard(key)
-                queue.add(self._row(workload), self._shape(workload))
+                queue.add(*self._places.of(workload))
 
     def _back_off(self, queue: Pending, workload: Workload) -> None:
         self._backing[workload.key] = workload
@@ -462,7 +452,7 @@ class Queues:
     def _is_aside(self, workload: Workload) -> bool:
         queue = self._queues[self._home[workload.key]]
         backing = workload.key in self._backing
-        return backing or queue.is_aside(self._row(workload), self._shape(workload))
+        return backing or queue.is_aside(*self._places.of(workload))
 
     def _count(self, workload: Workload, sign: int) -> None:
         if not workload.finished:
@@ -482,25 +472,7 @@ class Queues:
             )
         found = self._workloads.get(sticky) if sticky else None
         if found is not None:
-            row = self._row(found)
-            if queue.is_queued(row, self._shape(found)):
+            row = self._places.row(found)
+            if queue.is_queued(row, self._places.shape(found)):
                 return row
         return queue.first()
-
-    def _place(self, workload: Workload) -> tuple[Workload, Shape, Row]:
-        known = self._places.get(workload.key)
-        if known is None or known[0] is not workload:
-            settings = self.configuration.settings
-            found = shape(workload, effective_priority(workload, settings))
-            if len(self._shapes) > 2 * len(self._workloads) + _FEW_SHAPES:
-                self._shapes.clear()
-            found = self._shapes.setdefault(found, found)
-            known = (workload, found, place_of(workload, settings))
-            self._places[workload.key] = known
-        return known
-
-    def _shape(self, workload: Workload) -> Shape:
-        return self._place(workload)[1]
-
-    def _row(self, workload: Workload) -> Row:
-        return self._place(workload)[2]
