@@ -12,7 +12,8 @@ one of them goes about the victims is in `steps`.
 4. **Observe.** The plan waits until its victims are gone, as the plane sees it.
 5. **Close.** When the preemptor has what it needs or has let go, or ten minutes later. Before
    that the tenants of those who have gone are told (`execution.accounts.disruptions`), but only
-   when the preemptor is served, or ten seconds after all have gone: its own writes go first.
+   when the preemptor is served, or ten seconds after all have gone: its own writes go first. How a
+   plan ends is in `execution.closing`.
 
 A crash, a hand-over or a fault may come between any two writes: `resume` goes on from what the
 victims show (`execution.takeover`). Source: the design's "Intent log and executor".
@@ -39,6 +40,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.execution.accounts.disruptions import Disruptions
 from reprieve.execution.carried import Carried, Inherited
+from reprieve.execution.closing import Closing
 from reprieve.execution.fence import Deposed
 from reprieve.execution.letting_save import LettingSave
 from reprieve.execution.notices import is_notified
@@ -83,8 +85,8 @@ class Executor(Generic[M]):
         self._steps = Steps(victims, clock)
         self._clock = clock
         self._spawn = spawn
-        self._ended = ended
         self._disruptions = disruptions
+        self._closing = Closing(book, victims.manner, self._steps, self.open, ended, disruptions)
         self._saving = saving
         # Uids of those who stand as evicted in other records, while plans are taken over.
         self._elsewhere: set[str] = set()
@@ -111,12 +113,12 @@ class Executor(Generic[M]):
             notified = [victim for victim in victims if self._victims.gets_notice(victim)]
             stale = await self._victims.stale(intent, victims)
             if stale:
-                await self._abandon(each, stale)
+                await self._closing.abandon(each, stale)
                 return each
             refusal = await self._steps.mark(each, notified)
             nobody = len(notified) == len(victims) and not each.marks and not each.any_over
             if refusal and (manner.all_or_nobody or nobody):
-                await self._spare_all(each, refusal)
+                await self._closing.spare_all(each, refusal)
         return each
 
     async def _let_save(self, each: Carried[M]) -> bool:
@@ -131,7 +133,7 @@ class Executor(Generic[M]):
             partial(self._release, each) if each_for_itself else None,
         )
         if why and not each.any_over and not each.left:
-            await self._abandon(each, why)
+            await self._closing.abandon(each, why)
             return False
         for victim in each.intent.spec.victims if why else ():
             if victim.root.uid not in each.states and victim.root.uid not in each.left:
@@ -248,7 +250,7 @@ class Executor(Generic[M]):
         Raises:
             Deposed: the fence is closed.
         """
-        await self._abandon(each, reason)
+        await self._closing.abandon(each, reason)
 
     async def carry(self, intent: Preemption) -> Carried[M]:
         """Mark, evict, and see to the rest from then on.
@@ -291,7 +293,7 @@ class Executor(Generic[M]):
     async def _go_on(self, each: Carried[M]) -> None:
         now = self._clock.monotonic()
         if each.ending is not None:
-            await self._close(each)
+            await self._closing.close(each)
             return
         if each.stalled or each.pending:
             if each.next_try <= now:
@@ -315,11 +317,10 @@ class Executor(Generic[M]):
         # Nobody has to be waited for where nobody has gone.
         served = not each.any_over or self._victims.served(each.intent)
         if not served and now - each.gone_since >= _REPORTED_AFTER:
-            await self._tell(each)
+            await self._closing.notify(each)
         if served or each.remains or now - each.gone_since >= SERVED_WITHIN:
             why = "a victim has not ended in time" if each.remains else "the preemptor did not come"
-            self._end(each, "" if served else why)
-            await self._close(each)
+            await self._closing.complete(each, "" if served else why)
 
     async def _at_it(self, each: Carried[M]) -> None:
         with _stalling(each):
@@ -440,7 +441,7 @@ class Executor(Generic[M]):
         if not going and not each.any_over:
             for victim, why in found.rest:
                 await self._steps.spare(each, victim, why)
-            await self._abandon(each, LET_GO if found.let_go else _NOBODY_MARKED)
+            await self._closing.abandon(each, LET_GO if found.let_go else _NOBODY_MARKED)
             return
         # Who was told is not told anew by another plan.
         marks_rest = self._victims.manner.rest_is_marked or is_notified(each.intent)
@@ -459,7 +460,7 @@ class Executor(Generic[M]):
             rest = [victim for victim, _ in found.rest]
             await each_of(rest, marked, self._victims.manner.marked_at_once)
             if refusals and self._victims.manner.all_or_nobody and not each.any_over:
-                await self._spare_all(each, refusals[0])
+                await self._closing.spare_all(each, refusals[0])
                 return
         else:
             for victim, why in found.rest:
@@ -469,51 +470,6 @@ class Executor(Generic[M]):
     def _begin(self, intent: Preemption, *, again: bool = False) -> Carried[M]:
         each = self.open[intent.metadata.name] = Carried(intent, again=again)
         return each
-
-    async def _spare_all(self, each: Carried[M], refusal: str) -> None:
-        """Spare all: one cannot be marked, and the others are not evicted without it."""
-        for victim in each.intent.spec.victims:
-            if victim.root.uid not in each.states:
-                await self._steps.spare(each, victim, f"not touched: {refusal}")
-        await self._abandon(each, refusal)
-
-    # The end.
-
-    async def _abandon(self, each: Carried[M], reason: str) -> None:
-        for victim in each.intent.spec.victims:
-            if victim.root.uid not in each.states:
-                self._steps.record(each, victim, VictimResult(VictimState.SPARED))
-        each.ending = IntentPhase.ABANDONED, reason
-        self.watch(each)
-        try:
-            await self._close(each)
-        except ApiError as failure:
-            log.warning("preemption %s stays open: %s", each.name, failure)
-
-    def _end(self, each: Carried[M], why: str) -> None:
-        victims = each.intent.spec.victims
-        over = sum(each.is_over(victim) for victim in victims)
-        done = over == len(victims) if self._victims.manner.whole else over > 0
-        phase = IntentPhase.COMPLETED if done else IntentPhase.ABANDONED
-        said = f"{over} of {len(victims)} victims {self._victims.manner.evicted}"
-        each.ending = phase, "; ".join(filter(None, (said, why)))
-
-    async def _tell(self, each: Carried[M]) -> None:
-        """Notify the tenants of evicted work, once; no step waits for what fails of it."""
-        if self._disruptions is not None and not each.notified:
-            await self._disruptions.tell(each.intent, each.states, each.ended)
-            each.notified = True
-
-    async def _close(self, each: Carried[M]) -> None:
-        assert each.ending is not None, "it is known how it ends"
-        phase, reason = each.ending
-        await self._tell(each)
-        disruptions_pending = self._disruptions is not None and self._disruptions.owes(each.name)
-        record = await self.book.close(
-            each.intent, phase, reason, each.outcome(), disruptions_pending=disruptions_pending
-        )
-        self.open.pop(each.name, None)
-        self._ended(each, record)
 
 
 @contextlib.contextmanager
