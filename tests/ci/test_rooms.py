@@ -1,4 +1,4 @@
-"""A folder has few modules, and no module imports itself by way of others."""
+"""A folder has few modules, a module few lines, and none imports itself by way of others."""
 
 from __future__ import annotations
 
@@ -14,12 +14,27 @@ ROOT = Path(__file__).parents[2]
 TREES = (ROOT / "src", ROOT / "kubelocal" / "src", ROOT / "kubeworld" / "src")
 
 MOST = 25
+MOST_LINES = 500
 
 
 def test_no_folder_has_more_than_25_modules_beside_each_other() -> None:
     folders = Counter(path.parent for path in _sources())
     assert len(folders) > 30
     assert {str(folder.relative_to(ROOT)): n for folder, n in folders.items() if n > MOST} == {}
+
+
+def test_no_module_has_more_than_500_lines() -> None:
+    own_tests = ROOT / "kubelocal" / "src" / "kubelocal" / "tests"
+    lengths = {
+        path: _lines(path.read_text("utf-8")) for path in (*_sources(), *own_tests.rglob("*.py"))
+    }
+    assert len(lengths) > 1000
+    long = {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > MOST_LINES}
+    assert long == {}
+
+
+def test_the_lines_of_a_module_are_counted() -> None:
+    assert [_lines("pass\n" * n) for n in (0, MOST_LINES, MOST_LINES + 1)] == [0, 500, 501]
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
@@ -35,6 +50,10 @@ def test_a_circle_is_found() -> None:
 def _sources() -> Iterator[Path]:
     for tree in TREES:
         yield from (path for path in tree.rglob("*.py") if "tests" not in path.parts)
+
+
+def _lines(text: str) -> int:
+    return len(text.splitlines())
 
 
 def _circle(imports: Mapping[str, set[str]]) -> list[str]:

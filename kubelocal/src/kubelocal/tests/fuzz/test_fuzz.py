@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kubelocal.cluster import EmbeddedCluster
-from kubelocal.tests.fuzz.malformed import DEFINITIONS, EXISTING, requests
+from kubelocal.tests.fuzz.malformed import requests
+from kubelocal.tests.fuzz.malformed_bodies import DEFINITIONS, EXISTING
 from kubelocal.tests.fuzz.wire import Answer, Request, Wire
 from kubelocal.tests.server.builders import Client, definition
 
