@@ -14,7 +14,7 @@ from typing import Final
 from reprieve.answers.asking import answer
 from reprieve.answers.document import Answer
 from reprieve.answers.kinds import asked_of
-from reprieve.answers.layout import Page, Style, lines_of
+from reprieve.answers.layout import Style, lines_of
 from reprieve.answers.sources import MemorySource
 from reprieve.kube.errors import Call, Forbidden
 from reprieve.kube.resource import Resource
@@ -568,21 +568,9 @@ def answered(told: Story) -> Answer:
     )
 
 
-def page_of(found: Answer) -> Page:
-    """Return what is laid out of an answer."""
-    return Page(
-        found.state,
-        found.verdict,
-        found.limits,
-        found.evidence,
-        found.next_steps,
-        found.certainty,
-    )
-
-
 def text_of(told: Story) -> str:
     """Return the answer as it is printed."""
-    lines = lines_of(page_of(answered(told)), Style(everything=told.history))
+    lines = lines_of(answered(told), Style(everything=told.history))
     return f"$ reprieve explain {told.asked} -n team\n" + "\n".join(lines) + "\n"
 
 

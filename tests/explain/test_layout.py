@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos, parse_instant
-from reprieve.answers.document import Fact, State, Step
-from reprieve.answers.layout import MOST_LINES, Page, Style, lines_of
+from reprieve.answers.document import Answer, Fact, State, Step, Subject
+from reprieve.answers.layout import MOST_LINES, Style, lines_of
 from reprieve.answers.quantities import ago, amounts, duration, quantity
 
 LONG = " ".join(f"word-{number}" for number in range(200))
 
 
-def page(**given: object) -> Page:
-    parts: dict[str, object] = {
+def page(**given: Any) -> Answer:
+    parts: dict[str, Any] = {
+        "version": 1,
+        "subject": Subject("Job", "train", "team"),
+        "as_of": "2026-03-04T10:00:00Z",
         "state": State.WAITS,
         "verdict": "Job team/train waits.",
         "evidence": [Fact("asks for", "8 pods"), Fact("queue", "a")],
         "next_steps": [Step("Read:", "kubectl get pods")],
         "certainty": ["As of now."],
     }
-    return Page(**{**parts, **given})  # type: ignore[arg-type]
+    return Answer(**{**parts, **given})
 
 
 def test_columns_are_aligned_and_parts_stand_apart_in_their_order() -> None:

@@ -20,7 +20,7 @@ from reprieve.answers.asking import answer
 from reprieve.answers.decided import Decided
 from reprieve.answers.diagnosing import asked_of_planes
 from reprieve.answers.kinds import asked_of
-from reprieve.answers.layout import Page, Style, lines_of
+from reprieve.answers.layout import Style, lines_of
 from reprieve.answers.sources import SnapshotSource
 from reprieve.answers.unit import Unit
 from reprieve.cli.sessions.deciding import deciders_of
@@ -108,10 +108,7 @@ def explained(found: Situation) -> str:
             diagnose=diagnose,
         )
     )
-    page = Page(
-        told.state, told.verdict, told.limits, told.evidence, told.next_steps, told.certainty
-    )
-    lines = lines_of(page, Style())
+    lines = lines_of(told, Style())
     return "\n".join((f"$ reprieve explain {name} -n team", *lines))
 
 

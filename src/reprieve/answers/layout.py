@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.answers.document import Fact, State, Step
+from reprieve.answers.document import Answer, Fact, State, Step
 
 __all__ = [
     "MOST_EVIDENCE",
     "MOST_LINES",
     "MOST_STEPS",
-    "Page",
     "Style",
     "lines_of",
     "safe",
@@ -69,32 +68,20 @@ class Style:
         return cls(width, not plain, everything)
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What is laid out: the four parts, and what stands before them."""
-
-    state: State
-    verdict: str
-    limits: Sequence[str] = ()
-    evidence: Sequence[Fact] = ()
-    next_steps: Sequence[Step] = ()
-    certainty: Sequence[str] = ()
-
-
-def lines_of(page: Page, style: Style | None = None) -> list[str]:
+def lines_of(answer: Answer, style: Style | None = None) -> list[str]:
     """Return the lines of an answer."""
     style = style or Style()
-    limits = [line for each in page.limits for line in wrapped(each, style.width)]
-    verdict = wrapped(page.verdict, style.width)
+    limits = [line for each in answer.limits for line in wrapped(each, style.width)]
+    verdict = wrapped(answer.verdict, style.width)
     if not style.everything:
         limits = shortened(limits, 2, style.width)
         verdict = shortened(verdict, _MOST_VERDICT, style.width)
-    blocks = [_steps(page.next_steps, style), _certainty(page.certainty, style)]
+    blocks = [_steps(answer.next_steps, style), _certainty(answer.certainty, style)]
     chosen = len(limits) + len(verdict) + 1 + sum(len(block) + 1 for block in blocks if block)
     room = max(1, min(MOST_EVIDENCE, MOST_LINES - chosen))
-    blocks.insert(0, _evidence(page.evidence, style, room))
+    blocks.insert(0, _evidence(answer.evidence, style, room))
     lines = [_painted(line, _DIM, style) for line in limits]
-    lines += [_painted(line, _COLOURS.get(page.state, _BOLD), style) for line in verdict]
+    lines += [_painted(line, _COLOURS.get(answer.state, _BOLD), style) for line in verdict]
     for block in blocks:
         lines += ["", *block] if block else []
     return lines

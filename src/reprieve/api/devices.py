@@ -62,19 +62,11 @@ class ExactDeviceRequest(Struct, frozen=True):
     capacity: CapacityRequirements | None = None
 
 
-class NamedDeviceRequest(Struct, frozen=True):
-    """A request of a claim."""
+class NamedDeviceRequest(ExactDeviceRequest, frozen=True):
+    """A request of a claim; versions before v1beta2 have what it requests beside its name."""
 
-    name: str = ""
     exactly: ExactDeviceRequest | None = None
     first_available: list[ExactDeviceRequest] | None = None
-    device_class_name: str = ""
-    selectors: list[DeviceSelector] | None = None
-    allocation_mode: str | None = None
-    count: int | None = None
-    admin_access: bool | None = None
-    tolerations: list[Toleration] | None = None
-    capacity: CapacityRequirements | None = None
 
 
 class DeviceConstraint(Struct, frozen=True):

@@ -21,6 +21,7 @@ from typing import Final
 import click
 
 from kubeworld.units.clock import SystemClock
+from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
 from reprieve.cli.options.keeping import keeping_options, kept_history
 from reprieve.cli.sessions.opening import has_display, open_page
 from reprieve.kube.credentials import load_connection
@@ -49,8 +50,8 @@ class _Options:
 
 
 @click.command()
-@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@kubeconfig_option
+@context_option
 @click.option(
     "-n",
     "--namespace",

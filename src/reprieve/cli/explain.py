@@ -21,7 +21,7 @@ from reprieve.answers.asking import answer
 from reprieve.answers.decided import Decided
 from reprieve.answers.document import Answer
 from reprieve.answers.kinds import Asked, asked_of
-from reprieve.answers.layout import Page, Style, lines_of, safe
+from reprieve.answers.layout import Style, lines_of, safe
 from reprieve.answers.preemptions.past import answer_of_past
 from reprieve.answers.sources import ClusterSource, SnapshotSource
 from reprieve.answers.unit import Unit
@@ -228,16 +228,8 @@ def _instant(text: str) -> Nanos:
 
 def _print(found: Answer, options: Options) -> None:
     if options.form == "text":
-        page = Page(
-            found.state,
-            found.verdict,
-            found.limits,
-            found.evidence,
-            found.next_steps,
-            found.certainty,
-        )
         style = Style.of_terminal(everything=options.everything or options.history)
-        for line in lines_of(page, style):
+        for line in lines_of(found, style):
             click.echo(line)
     else:
         print_document(found, options.form)

@@ -19,6 +19,7 @@ from typing import Final
 import click
 
 from kubeworld.units.clock import Clock, SystemClock
+from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
 from reprieve.cli.options.keeping import keeping_options, kept_history
 from reprieve.cli.options.own_audience import api_audience
 from reprieve.kube.credentials import Connection, load_connection
@@ -70,8 +71,8 @@ class _Options:
 
 
 @click.command()
-@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@kubeconfig_option
+@context_option
 @click.option(
     "--listen", default="", metavar="ADDRESS", help="Address to listen on; all of them otherwise."
 )

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from reprieve.answers.asking import answer
 from reprieve.answers.diagnosing import PlanesOfSnapshot
 from reprieve.answers.kinds import asked_of
-from reprieve.answers.layout import Page, Style, lines_of
+from reprieve.answers.layout import Style, lines_of
 from reprieve.answers.sources import SnapshotSource
 from reprieve.lab.cluster import Cluster
 from reprieve.lab.planes import planes_of
@@ -114,15 +114,7 @@ def explain(
             diagnose=PlanesOfSnapshot(snapshot, deciders),
         )
     )
-    page = Page(
-        found.state,
-        found.verdict,
-        found.limits,
-        found.evidence,
-        found.next_steps,
-        found.certainty,
-    )
-    return "\n".join(lines_of(page, Style()))
+    return "\n".join(lines_of(found, Style()))
 
 
 def _decision(

@@ -25,6 +25,7 @@ from typing import Any, Final
 from reprieve.engine.placement.profile import Profile
 from reprieve.settings.fields import boolean, entries, integer, mapping, read_yaml, refuse, text
 from reprieve.settings.idle import Notice
+from reprieve.settings.quota_configuration_process import PROCESS_KEYS
 from reprieve.settings.scheduler_arguments import API_VERSION, read_arguments
 from reprieve.settings.scheduler_plugins import known_plugins, read_plugins
 from reprieve.units.errors import UsageError
@@ -52,15 +53,7 @@ _IGNORED: Final[Mapping[str, str]] = {
 }
 # The keys of those that are mappings.
 _IGNORED_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "leaderElection": (
-        "leaderElect",
-        "leaseDuration",
-        "renewDeadline",
-        "retryPeriod",
-        "resourceLock",
-        "resourceName",
-        "resourceNamespace",
-    ),
+    "leaderElection": PROCESS_KEYS["leaderElection"],
     "clientConnection": ("kubeconfig", "acceptContentTypes", "contentType", "qps", "burst"),
 }
 _KEYS: Final = (

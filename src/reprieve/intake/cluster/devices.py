@@ -134,7 +134,7 @@ def _request(request: NamedDeviceRequest) -> Request:
     return Request(request.name, (_alternative(request.name, request.exactly or request),))
 
 
-def _alternative(name: str, asked: ExactDeviceRequest | NamedDeviceRequest) -> DeviceRequest:
+def _alternative(name: str, asked: ExactDeviceRequest) -> DeviceRequest:
     unsupported = ""
     mode = AllocationMode.EXACT_COUNT
     try:
