@@ -19,7 +19,6 @@ WITHOUT_MEANING = {"data", "do", "handle", "info", "look", "process", "tell"}
 #: Who is called so all the same, and why.
 _REASONS = {
     "execution/accounts/disruptions.py tell": "tenants are told, which is what a Disruption is for",
-    "execution/executor.py _tell": "the step that tells them",
     "kube/cache.py tell": "a call into whoever subscribed, inside of one function",
     "planes/common/mirrors/watching.py tell": "a call into the log, inside of one function",
     "planes/quota/webhooks/requests.py handle": "the web framework's word for what it calls",

@@ -72,7 +72,7 @@ class Closing(Generic[M]):
         await self.abandon(each, refusal)
 
     async def complete(self, each: Carried[M], why: str) -> None:
-        """End a plan whose victims are gone, and close it; `why`: empty if it was of use.
+        """End a plan whose victims have ended, and close it; `why`: empty if it was of use.
 
         Raises:
             Deposed: the fence is closed.

@@ -28,8 +28,8 @@ class Nominated:
         self._snapshot = snapshot
         self._held = {each.uid: each for each in nominations_of(snapshot, policy)}
         self._changes = 0
-        # What was asked of each profile's simulation last (`respect`).
-        self._asked: dict[str, tuple[int, str, int, frozenset[Uid]]] = {}
+        # What was requested of each profile's simulation last (`respect`).
+        self._respected: dict[str, tuple[int, str, int, frozenset[Uid]]] = {}
 
     def all(self) -> tuple[Nomination, ...]:
         """Return the nominations that are respected now."""
@@ -49,8 +49,8 @@ class Nominated:
     ) -> None:
         """Respect the nominations of others, unless that is what the simulation does already."""
         asked = (self._changes, group, priority, own & self._held.keys())
-        if self._asked.get(simulation.profile.scheduler_name) != asked:
-            self._asked[simulation.profile.scheduler_name] = asked
+        if self._respected.get(simulation.profile.scheduler_name) != asked:
+            self._respected[simulation.profile.scheduler_name] = asked
             nominations = self._held.values()
             simulation.respect(kept_for_others(self._snapshot, nominations, own, group, priority))
 
@@ -66,6 +66,6 @@ class Nominated:
         if not saving:
             self.respect(simulation, own, group, priority)
             return
-        self._asked.pop(simulation.profile.scheduler_name, None)
+        self._respected.pop(simulation.profile.scheduler_name, None)
         kept = kept_for_others(self._snapshot, self._held.values(), own, group, priority)
         simulation.respect(kept_beside_saving(simulation, kept, saving))

@@ -1,4 +1,4 @@
-"""What is known of a root: its pods, what is lost with them, and what its owner says of it."""
+"""What is known of a root: its pods, what is lost with them, and what its owner annotated."""
 
 from __future__ import annotations
 
