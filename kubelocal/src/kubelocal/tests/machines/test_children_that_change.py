@@ -1,4 +1,4 @@
-"""Children that are created and deleted while their root runs: numbered pods, submitters, jobs of a set."""
+"""Children created and deleted while their root runs: numbered pods, submitters, jobs of a set."""
 
 from __future__ import annotations
 
