@@ -127,7 +127,7 @@ def test_settings_are_those_of_the_operators_file() -> None:
 def test_explain_names_the_cause_and_who_is_not_there() -> None:
     cluster = apply(decide(Cluster.from_yaml(NODES), pod("large", 9)))
     told = explain(cluster, "pod/large", "team")
-    assert "asks for 9 nvidia.com/gpu a pod, the largest node, node-0, has 8" in told
+    assert "it requests 9 nvidia.com/gpu a pod, the largest node, node-0, has 8" in told
     with pytest.raises(UsageError, match="no Pod 'other'"):
         explain(cluster, "pod/other", "team")
 
