@@ -272,8 +272,8 @@ class Tenants:
 
     async def change_a_check(self) -> None:
         """Ask a check of a queue, or of none, that is active or is not."""
-        checks = self.chance.choice(([], [{"name": "check"}]))
-        await self.change_queue(admissionChecksStrategy={"admissionChecks": checks})
+        checks = self.chance.choice((None, {"admissionChecks": [{"name": "check"}]}))
+        await self.change_queue(admissionChecksStrategy=checks)
         status = self.chance.choice(("True", "True", "False"))
         active = {**ACTIVE["conditions"][0], "status": status}
         with contextlib.suppress(NotFound):

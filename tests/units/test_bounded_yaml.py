@@ -101,3 +101,30 @@ def test_what_is_nested_as_manifests_are_is_read() -> None:
     text = "\n".join(f"{' ' * depth}a:" for depth in range(100)) + " [[[1]]]"
     assert read_yaml(text) == read_yaml(text.encode())
     assert len(list(read_yaml_all(f"{text}\n---\n{text}"))) == 2
+
+
+@pytest.mark.parametrize(
+    "claim",
+    ["!!bool maybe", "!!bool '[a]'", "!!int ''", "!!int '-'", "!!float '+'", "!!timestamp soon"],
+)
+@pytest.mark.parametrize("text", ["a: {}\n", "? {}\n: 1\n", "b: &b 1\na: {}\n"])
+def test_every_reader_refuses_values_that_are_not_what_they_claim(
+    claim: str, text: str, tmp_path: Path
+) -> None:
+    body = text.replace("{}", claim)
+    with pytest.raises(yaml.YAMLError):
+        read_yaml(body)
+    with pytest.raises(yaml.YAMLError):
+        list(read_yaml_all(f"a: 1\n---\n{body}"))
+    with pytest.raises(yaml.YAMLError):
+        yaml.load(body, ManifestLoader)
+    with pytest.raises(UsageError):
+        read_setting(body, "settings")
+    with pytest.raises(InvalidScenario):
+        parse_scenario(body, "a scenario")
+    study = tmp_path / "study.yaml"
+    study.write_text(body)
+    with pytest.raises(UsageError):
+        read_document(study, ("a", "b"))
+    with pytest.raises(StatusError, match="no YAML document"):
+        read_body(body.encode())

@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 from yaml.composer import ComposerError
 
-from kubeworld.units.aliases import MOST_NODES, Bounded
+from kubeworld.units.aliases import MOST_NODES, Bounded, Typed
 
 __all__ = ["MOST_NESTED", "MOST_NODES", "BoundedLoader", "FastLoader", "read_yaml", "read_yaml_all"]
 
@@ -29,9 +29,14 @@ class FastLoader(Bounded, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # typ
     error = ComposerError
 
 
+class _Unbounded(Typed, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads what has no aliases."""
+
+    error = ComposerError
+
+
 #: Mappings and lists in one another.
 MOST_NESTED: Final = 500
-_UNCHECKED: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_yaml(text: str | bytes) -> Any:
@@ -57,7 +62,7 @@ def read_yaml_all(text: str | bytes) -> Iterator[Any]:
 def _loader(text: str | bytes) -> Any:
     """Return what reads a text: without an anchor there is nothing to count."""
     anchored = b"&" in text if isinstance(text, bytes) else "&" in text
-    return FastLoader if anchored else _UNCHECKED
+    return FastLoader if anchored else _Unbounded
 
 
 def _check_depth(text: str | bytes) -> None:
@@ -65,7 +70,7 @@ def _check_depth(text: str | bytes) -> None:
     if _levels(text) <= MOST_NESTED:
         return
     depth = 0
-    for event in yaml.parse(text, Loader=_UNCHECKED):
+    for event in yaml.parse(text, Loader=_Unbounded):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MOST_NESTED:

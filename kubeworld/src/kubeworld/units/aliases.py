@@ -1,4 +1,4 @@
-"""YAML whose aliases stand for no more than a reader can hold.
+"""YAML whose aliases stand for no more than a reader can hold, of values that are what they claim.
 
 An alias costs a few characters and stands for all that its anchor holds, so that twelve lines of
 aliases of aliases are billions of nodes to whoever walks them. What a document holds with its
@@ -8,13 +8,16 @@ needs no reader of YAML:
 
     class Loader(Bounded, yaml.SafeLoader):
         error = yaml.composer.ComposerError
+
+A value may claim by its tag to be what it is not, such as `!!bool maybe`: PyYAML then fails with
+whatever its constructor comes upon, and `Typed` with the reader's own error.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-__all__ = ["MOST_NODES", "Bounded"]
+__all__ = ["MOST_NODES", "Bounded", "Typed"]
 
 #: Nodes of one document that has aliases, expanded; one without is bounded by its own length.
 MOST_NODES: Final = 200_000
@@ -26,10 +29,21 @@ class Node(Protocol):
     value: Any
 
 
-class Bounded:
+class Typed:
     """Stands before a loader of PyYAML; `error` is what its composer raises."""
 
     error: type[Exception]
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)  # type: ignore[misc]
+        except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as fault:
+            why = str(fault) if isinstance(fault, ValueError) else f"the value is no {node.tag}"
+            raise self.error(None, None, why, node.start_mark) from None
+
+
+class Bounded(Typed):
+    """Refuses aliases that stand for too much, too."""
 
     def get_single_node(self) -> Any:
         return self._counted(super().get_single_node())  # type: ignore[misc]
