@@ -69,7 +69,7 @@ async def test_the_operator_ends_and_its_finalizers_and_conversions_go(tmp_path:
         told = await stopped(client)
         assert [line.replace("would be ", "") for line in before] == told
         assert told[0] == f"deployment {OPERATOR_NAMESPACE}/run scaled to 0"
-        assert f"finalizer {RESOURCE_IN_USE} taken off 1 {FLAVORS.qualified}" in told
+        assert f"finalizer {RESOURCE_IN_USE} removed from 1 {FLAVORS.qualified}" in told
         # What is another's finalizer stays, and a second time nothing is left to do.
         assert await finalizers(client, "mi300x") == ["example.com/other"]
         assert await stopped(client) == []

@@ -68,7 +68,7 @@ def test_what_may_not_be_read_is_answered_with_the_rule_to_add() -> None:
 
 def test_what_may_not_be_listed_is_said_before_the_verdict() -> None:
     found = answered(Story("job/train", [job()], frozenset({"workloads.kueue.x-k8s.io", "pods"})))
-    assert found.limits == ["Told without 2 kinds that you may not read."]
+    assert found.limits == ["Stated without 2 kinds that you may not read."]
     assert "You may not read pods, workloads.kueue.x-k8s.io." in found.certainty
 
 

@@ -23,7 +23,7 @@ def page(**given: Any) -> Answer:
         "as_of": "2026-03-04T10:00:00Z",
         "state": State.WAITS,
         "verdict": "Job team/train waits.",
-        "evidence": [Fact("asks for", "8 pods"), Fact("queue", "a")],
+        "evidence": [Fact("requests", "8 pods"), Fact("queue", "a")],
         "next_steps": [Step("Read:", "kubectl get pods")],
         "certainty": ["As of now."],
     }
@@ -35,7 +35,7 @@ def test_columns_are_aligned_and_parts_stand_apart_in_their_order() -> None:
         "Without nodes.",
         "Job team/train waits.",
         "",
-        "  asks for  8 pods",
+        "  requests  8 pods",
         "  queue     a",
         "",
         "Next",

@@ -45,7 +45,7 @@ def audited(
 
 
 async def test_one_plane_evicts_for_each_demand(audited: ControlPlane, tmp_path: Path) -> None:
-    """A job that its quota refuses gets nobody; another gets idle work before busy work."""
+    """A job that its quota refuses gets no victim; another gets idle work before busy work."""
     async with decided(audited, tmp_path, (node("n0"), node("n1"))) as (stage, client, operator):
         idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
         tune = job("tune", "a", priority="high", queued=True)

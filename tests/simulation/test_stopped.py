@@ -46,8 +46,8 @@ def test_a_lineage_that_makes_way_without_an_end_ends_its_run_alone(
     said = (
         f"{study}:7: policies.fair: stopped: 30 preemptions of the same lineage, d/L17, until "
         f"10,550 s while no job arrived or finished, 30 of them for c/L39; with a loopLimit or "
-        f"loopWindow of 0 nobody is held who takes turns with others; accepted: a loopLimit of 1 "
-        f"or more, 2 unless said"
+        f"loopWindow of 0 no work that displaces others in turn is held; accepted: a loopLimit of "
+        f"1 or more, 2 by default"
     )
     assert said in done.stderr
     rows = (tmp_path / "results.csv").read_text().splitlines()

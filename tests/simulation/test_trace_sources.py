@@ -34,7 +34,7 @@ def test_sums_that_were_written_are_checked_and_another_file_is_told(tmp_path: P
     sums = tmp_path / "sums"
     sums.write_text(f"{EMPTY}  one.csv\n{EMPTY.upper()} *{tmp_path / 'two.csv'}\n")
     same = run("--check", str(sums))
-    assert (same.exit_code, same.output.count("as it is said")) == (0, 2)
+    assert (same.exit_code, same.output.count("as it is stated")) == (0, 2)
     (tmp_path / "two.csv").write_text("more")
     (tmp_path / "one.csv").unlink()
     other = run("--check", str(sums))

@@ -95,12 +95,12 @@ def test_everybody_is_told_of() -> None:
         f"  ml-team/always (Job/always) is preempted: Always, idle for 30m0s (plan {always})",
         "  ml-team/claimed (Job/claimed) stays, idle for 30m0s: it is already being preempted",
         (
-            "  ml-team/late (Job/late) gets nobody: all eligible idle workloads together are "
+            "  ml-team/late (Job/late) gets no victim: all eligible idle workloads together are "
             "short of 86 amd.com/gpu"
         ),
         "  ml-team/leaving (Job/leaving) is on its way out already, for needy: 1 amd.com/gpu",
         (
-            "  ml-team/served (Job/served) gets nobody: what is free or already on its way is "
+            "  ml-team/served (Job/served) gets no victim: what is free or already on its way is "
             "enough for it"
         ),
         (
@@ -135,7 +135,7 @@ def test_a_record_without_its_input_tells_what_it_holds() -> None:
 def test_nobody_waits_for_those_that_go_anyway() -> None:
     replay = replayed(CROWD)
     told = story(record(replay, 0, PreemptionStatus(IntentPhase.PLANNED), dry_run=True), replay)
-    assert told[0] == "Preemptor: nobody"
+    assert told[0] == "Preemptor: none"
     assert told[4] == "Proof Exempt: none is needed; no work waits, or another process began it"
     assert "Status: Planned (dry run: nothing is marked or evicted)" in told
     assert "Reprieved: nobody" in told

@@ -101,7 +101,7 @@ def test_a_row_of_quota_has_the_use_of_its_queue_for_those_who_see_the_cluster()
 
 _FULL = 'couldn\'t assign flavors to pod set main: topology "racks" '
 _AND = '. Total nodes: 24; excluded: resource "amd.com/gpu": 9'
-_PLACES = "Its quota is free, and no part of its topology has room for all of its pods now"
+_PLACES = "Its quota is free, and no part of its topology has capacity for all of its pods now"
 
 
 @pytest.mark.parametrize(
@@ -110,22 +110,22 @@ _PLACES = "Its quota is free, and no part of its topology has room for all of it
         (
             {"required": "example.com/rack"},
             "allows to fit only 15 out of 16 pod(s)",
-            "no example.com/rack has room for 16 pods: the best has room for 15",
+            "no example.com/rack has capacity for 16 pods: the best has capacity for 15",
         ),
         (
             {"required": "example.com/rack"},
             "doesn't allow to fit any of 1 slice(s)",
-            "no example.com/rack has room for 1 slice",
+            "no example.com/rack has capacity for 1 slice",
         ),
         (
             {"preferred": "example.com/rack"},
             "allows to fit only 15 out of 16 pod(s)",
-            "the whole topology has room for 15 of 16 pods",
+            "the whole topology has capacity for 15 of 16 pods",
         ),
         (
             None,
             "doesn't allow to fit any of 2 pod(s)",
-            "the whole topology has room for 0 of 2 pods",
+            "the whole topology has capacity for 0 of 2 pods",
         ),
         (
             {"required": "example.com/block"},

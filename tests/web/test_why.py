@@ -26,7 +26,7 @@ def test_ordinals(number: int, told: str) -> None:
 def test_place_order_and_who_was_put_back() -> None:
     judgement = Judgement(Again.SAME, counts={"Reprieved/Reprieved": 2}, order="oldest first")
     assert why_chosen("idle", candidate(2, 5, "idle for 50 min"), judgement) == (
-        "idle for 50 min; 2nd of 5 idle ones that could be chosen, of which 2 were put back "
+        "idle for 50 min; 2nd of 5 idle ones that could be chosen, of which 2 were reprieved "
         "(oldest first)"
     )
     assert why_chosen("idle", candidate(1, 1), judgement) == (

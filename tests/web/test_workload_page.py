@@ -126,7 +126,7 @@ def test_a_job_that_made_way_and_waits_again() -> None:
             "ran": 301.0,
             "times": 1,
             "why": "its ClusterQueue used 6 nvidia.com/gpu above its nominal quota; 1st of 3 "
-            "workloads that could be chosen, of which 1 was put back (other ClusterQueues first, "
+            "workloads that could be chosen, of which 1 was reprieved (other ClusterQueues first, "
             "then lower priority, then later admission)",
             "spared": SPARED,
             "outcome": "Evicted",

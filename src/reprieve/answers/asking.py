@@ -141,7 +141,7 @@ def _limits(reading: Reading, decided: Decided | None = None) -> list[str]:
     refused = _refused(reading)
     if not refused:
         return []
-    return [f"Told without {counted(len(refused), 'kind')} that you may not read."]
+    return [f"Stated without {counted(len(refused), 'kind')} that you may not read."]
 
 
 def _refused(reading: Reading) -> set[str]:

@@ -41,7 +41,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
     """Yield the names of the rows and their texts, which may be empty."""
     unit, standing, now = found.unit, found.standing, found.now
     pods, asks = _asks(unit)
-    yield "asks for", f"{counted(pods, 'pod')}, {amounts(asks)}" if asks else ""
+    yield "requests", f"{counted(pods, 'pod')}, {amounts(asks)}" if asks else ""
     if unit.owners and unit.asked["kind"] not in ("PodGroup",):
         yield "belongs to", " -> ".join(f"{each['kind']} {name_of(each)}" for each in unit.owners)
     if unit.group_name:

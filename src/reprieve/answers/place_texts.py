@@ -55,9 +55,9 @@ def _counted(message: str, start: int, level: str) -> str:
         )
     units = f"{wanted} {unit}{'' if wanted == '1' else 's'}"
     if not level:
-        return f"the whole topology has room for {fit} of {units}"
-    best = f": the best has room for {fit}" if fit != "0" else ""
-    return f"no {level} has room for {units}{best}"
+        return f"the whole topology has capacity for {fit} of {units}"
+    best = f": the best has capacity for {fit}" if fit != "0" else ""
+    return f"no {level} has capacity for {units}{best}"
 
 
 def _layers(message: str, start: int) -> Iterator[tuple[str, ...]]:

@@ -48,10 +48,10 @@ def _check(sums: Path) -> None:
         if not path.is_file():
             verdict = "is not there"
         elif (found := sum_of(path)) != expected:
-            verdict = f"another file: {found} where {expected} is said"
+            verdict = f"another file: {found} where {expected} is stated"
         else:
-            verdict = "as it is said"
-        wrong += verdict != "as it is said"
+            verdict = "as it is stated"
+        wrong += verdict != "as it is stated"
         click.echo(f"{path}: {verdict}")
     if wrong:
         sys.exit(1)

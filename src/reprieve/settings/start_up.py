@@ -266,9 +266,9 @@ def _unpinned(endpoints: Sequence[str], vendors: Sequence[Vendor], where: str) -
                 yield Notice(
                     where,
                     query,
-                    "the query names neither job nor namespace of the exporters, so that whoever "
-                    "has targets scraped by this server can publish samples of other people's "
-                    'pods; write for example gpu_gfx_activity{job="amd-gpu-metrics-exporter"}',
+                    "the query names neither job nor namespace of the exporters, so that a user "
+                    "whose targets are scraped by this server can publish samples of pods of "
+                    'others; write for example gpu_gfx_activity{job="amd-gpu-metrics-exporter"}',
                 )
 
 

@@ -139,7 +139,7 @@ def _decided(
 ) -> tuple[Again, Again, str]:
     """Return the decision as it was recorded, that of the candidate, and who recorded it."""
     spec = record.spec
-    assert spec.input is not None, "asked before"
+    assert spec.input is not None, "queried before"
     if spec.plane == Plane.QUOTA:
         quota = unpacked(spec.input, QuotaInput)
         changed = candidate.of_quota(quota)

@@ -29,9 +29,9 @@ _DISPLACING_ALONE: Final = (
 _STAGES: Final = (
     "Where two planes displaced for one demand, each made its own decision: the second is made "
     "again on the victims of the first as they were recorded, and not where the candidate "
-    "displaces others or nobody there; what planes asked of each other is taken as it was then."
+    "displaces others or none there; what planes queried of each other is used as it was then."
 )
-_WITHOUT_FORMER: Final = "the candidate displaces others, or nobody, in the decision before it"
+_WITHOUT_FORMER: Final = "the candidate displaces others, or none, in the decision before it"
 _BUDGETS: Final = (
     "What harm budgets delay is the longest it could have been: other victims that they do not "
     "spare are not looked for, and saves after a notice are not foreseen. Records of a cluster "

@@ -74,7 +74,7 @@ class Domains:
         asked = job.required or job.preferred
         if asked and asked not in sizes:
             there = ", ".join(sizes) or "none, since cluster.domains is not given"
-            raise UsageError(f"job {job.id} asks for a {asked}; accepted: {there}")
+            raise UsageError(f"job {job.id} requests a {asked}; accepted: {there}")
         return min(nodes, sizes.get(job.required, nodes)) * of_a_node
 
 

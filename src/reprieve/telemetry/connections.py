@@ -242,7 +242,7 @@ async def listening(
     except OSError as error:
         raise UsageError(
             f"{called} {port}: cannot listen: {error.strerror or error}; "
-            "accepted: a free port, 0 takes any"
+            "accepted: a free port, 0 selects any"
         ) from None
     try:
         yield server.sockets[0].getsockname()[1]

@@ -132,4 +132,4 @@ class _Nowhere:
         return Nanos(0)
 
     async def sleep(self, nanoseconds: int) -> None:
-        raise AssertionError("nobody sleeps")
+        raise AssertionError("no plane sleeps")

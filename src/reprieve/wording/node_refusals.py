@@ -153,7 +153,7 @@ def _step(refusal: NodeRefusal) -> str:
         case Refused.RESOURCE:
             other = f" {refusal.there[0]} instead of" if len(refusal.there) == 1 else ""
             if other:
-                return f"Ask for{other} {subject}, or add nodes that have {subject}."
+                return f"Request{other} {subject}, or add nodes that have {subject}."
             return f"Add nodes that have {subject}, or do not request it."
         case Refused.SIZE:
             most = quantity_text(subject, refusal.most)

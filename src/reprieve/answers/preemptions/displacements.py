@@ -193,7 +193,7 @@ def _outcome(record: Preemption, states: set[VictimState]) -> str:
     if record.spec.dry_run:
         return "dry run: no work was evicted"
     if states & {VictimState.EVICTED, VictimState.GONE}:
-        return "evicted" if VictimState.EVICTED in states else "gone already"
+        return "evicted" if VictimState.EVICTED in states else "deleted already"
     if VictimState.SPARED in states:
         return "spared"
     if VictimState.FAILED in states:

@@ -29,7 +29,7 @@ def place_delayed(holdings: Holdings, snapshot: Snapshot) -> list[Entry]:
     for key in holdings.awaits_places:
         holder = holdings.holders[key]
         admission = holder.workload.admission
-        assert admission is not None, "whoever holds quota has an admission"
+        assert admission is not None, "a holder of quota has an admission"
         entry = Entry(holder.workload, admission.cluster_queue, holder.queue)
         found.append(entry)
         queue = configuration.cluster_queues[admission.cluster_queue]

@@ -199,7 +199,7 @@ class Uninstalling:
         except NotFound:
             return  # the kind is not served
         for kind, number in released.items():
-            self._reported(f"finalizer {finalizer} {self._would}taken off {number} {kind}")
+            self._reported(f"finalizer {finalizer} {self._would}removed from {number} {kind}")
 
     async def _release_one(self, resource: Resource, obj: Json, finalizer: str) -> None:
         if self._dry_run:

@@ -69,7 +69,7 @@ class TookTooLong(ReprieveError):
 
     def __init__(self, what: str, seconds: float, *, left: bool) -> None:
         ending = "and could not be stopped" if left else "and was stopped"
-        super().__init__(f"deciding about {what or 'all'} took more than {seconds:g} s {ending}")
+        super().__init__(f"deciding about {what or 'all'} needed more than {seconds:g} s {ending}")
         self.what = what
         self.seconds = seconds
         self.left = left

@@ -101,13 +101,13 @@ def answer_text(answer: Answer, now: Nanos) -> str:
         case Role.DECLINED:
             assert answer.declined is not None
             waits = workload.status.phase is Phase.PENDING_GPU
-            does = "gets nobody" if waits else f"stays, {_idle_text(workload, now)}"
+            does = "gets no victim" if waits else f"stays, {_idle_text(workload, now)}"
             return f"{who} {does}: {declined_text(answer.declined)}"
 
 
 def _whom(spec: PreemptionSpec, replay: Replay | None) -> Iterator[str]:
     if spec.preemptor is None:
-        yield "Preemptor: nobody"
+        yield "Preemptor: none"
         return
     line = f"Preemptor: {_name(spec.preemptor)}"
     if replay is not None:

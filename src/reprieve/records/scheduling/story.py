@@ -88,7 +88,7 @@ def _preemptor(
 ) -> Iterator[str]:
     ref = spec.preemptor
     if ref is None:
-        yield "Preemptor: nobody"
+        yield "Preemptor: none"
         return
     line = f"Preemptor: {ref.kind} {ref.namespace}/{ref.name}"
     if replay is None:

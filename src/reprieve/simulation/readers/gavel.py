@@ -60,7 +60,7 @@ def _job(line: str, number: int, rates: Mapping[Any, Any]) -> Job:
     rate = _rate(rates, kind, wide) or _rate(rates, kind, 1)
     if not rate:
         raise Unreadable(f"type {shown(kind)} is not in {_TABLE}")
-    duration = seconds(str(read_integer(steps, 1, _MOST_STEPS) / rate), "its steps take")
+    duration = seconds(str(read_integer(steps, 1, _MOST_STEPS) / rate), "its steps last")
     return Job(
         id=f"L{number}",
         arrival=seconds(arrival.strip(), "arrival"),

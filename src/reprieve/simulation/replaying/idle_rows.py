@@ -104,7 +104,7 @@ def free_rows(nodes: tuple[int, int], pods: Iterable[PodRow]) -> tuple[NodeRow, 
 def proof_text(proof: Proof) -> str:
     """Return what a plan's proof states, in a line."""
     if proof.level is ProofLevel.EXEMPT:
-        return f"{proof.freed.get(DEVICE, 0)} {DEVICE} come free, for nobody in particular"
+        return f"{proof.freed.get(DEVICE, 0)} {DEVICE} become free, for no particular demand"
     need, free = proof.need.get(DEVICE, 0), proof.free.get(DEVICE, 0)
     there = proof.in_flight.get(DEVICE, 0)
     how = "every pod has a node" if proof.level is ProofLevel.PLACEMENT else "by their sum"

@@ -268,7 +268,7 @@ def _stories(results: Results) -> Iterator[str]:
             f"{escape(outcome.run.policy.name)}</option>"
         )
     yield '</select></label><label>Job <input id="asked" size="16" autocomplete="off"></label>'
-    yield '<input type="submit" value="Tell"> <button id="most">displaced most often</button>'
+    yield '<input type="submit" value="Show"> <button id="most">displaced most often</button>'
     yield '</form><div id="story"></div>'
     for outcome in notified:
         number = outcome.run.number

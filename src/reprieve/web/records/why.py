@@ -37,7 +37,7 @@ def _reprieved(candidate: Candidate, judgement: Judgement) -> str:
     number = judgement.number_of(Fate.REPRIEVED)
     if not 0 < number < candidate.among:
         return ""
-    return f", of which {number} {'was' if number == 1 else 'were'} put back"
+    return f", of which {number} {'was' if number == 1 else 'were'} reprieved"
 
 
 def ordinal(number: int) -> str:

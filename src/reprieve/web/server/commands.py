@@ -85,8 +85,8 @@ class Commands:
         if REFUSED_CREDENTIALS in outcome.errors and visit.token:
             raise ReprieveError(
                 f"the {self._what} is made with your own token, which the API server does not "
-                "take: it was made for this page alone, or has ended. Log out, and log in with one "
-                "for both, as the login says"
+                "accept: it was made for this page alone, or has ended. Log out, and log in with "
+                "one for both, as the login states"
             )
         text = outcome.errors.removeprefix("Error: ").strip()[:_LONGEST_ERROR]
         if outcome.code == _USAGE:
