@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from reprieve.execution.executor import SERVED_WITHIN
 from reprieve.kube.resource import NODES
 from tests.together.site import Site, job, site
 from tests.together.test_racks import HOST, LEVELS, nodes_of, on, racks, wanted
@@ -147,6 +149,7 @@ async def _fail_a_node(cluster: Site, play: Play) -> str:
 
 
 _KINDS: Final = ("own", "own", "plain", "plain", "idle", "busy", "")
+_IDLE_WORK_WENT: Final = 47  # for the rack whose node fails
 _DISTURBANCES: Final = ("none", "death", "node", "gang")
 
 
@@ -181,11 +184,15 @@ async def _played(folder: Path, number: int) -> tuple[str, int, str]:
             asyncio.create_task(_fail_a_node(cluster, play)) if disturbance == "node" else None
         )
         await asked(cluster, *gangs)
-        failed = set()
+        failed: set[str] = set()
         if failing is not None:
             if failing.done():
-                failed = {failing.result().partition("-")[0]}
+                failed = {failing.result().partition("-")[0]} - {""}
             failing.cancel()
+        if failed:
+            # Idle work has gone for a place that is lost: its plan waits so long for the gang.
+            await asyncio.sleep(SERVED_WITHIN / SECOND)
+            await cluster.rest()
         got, gone = racks_got(cluster, *gangs), set(cluster.evicted)
         wrong = []
         if play.racks_of([*gone]) - got - failed:
@@ -200,6 +207,14 @@ async def _played(folder: Path, number: int) -> tuple[str, int, str]:
             wrong.append(f"gangs run: {counts}, racks that could be freed: {sorted(able)}")
         text = f"{number} {disturbance} {sorted(play.held)}: {'; '.join(wrong)}"
         return disturbance, len(gone), text if wrong else ""
+
+
+@pytest.mark.thorough
+async def test_a_gang_whose_rack_lost_a_node_gets_one_that_other_planes_free(
+    tmp_path: Path,
+) -> None:
+    disturbance, evicted, said = await _played(tmp_path, _IDLE_WORK_WENT)
+    assert (disturbance, said) == ("node", "") and evicted > 2
 
 
 @pytest.mark.parametrize(
