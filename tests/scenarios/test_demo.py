@@ -51,6 +51,9 @@ def test_a_faster_pace_has_work_that_is_over_sooner() -> None:
     assert job["metadata"]["labels"]["reprieve.dev/lineage"] == "a"
     group, *pods = gang("eval", 2, 8, "5s")
     assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": len(pods)}}
+    # A container that is restarted never ends its pod.
+    specs = [template["spec"], *(each["spec"] for each in pods)]
+    assert [each["restartPolicy"] for each in specs] == ["Never"] * 3
 
 
 async def test_events_that_were_not_seen_for_long_are_deleted() -> None:

@@ -201,7 +201,7 @@ def gang(name: str, pods: int, gpus: int, lasts: str) -> Iterator[Object]:
     group["metadata"]["namespace"] = PLATFORM
     yield group
     for number in range(pods):
-        spec = pod_spec(gpus, "urgent")
+        spec = pod_spec(gpus, "urgent") | {"restartPolicy": "Never"}
         spec["schedulingGroup"] = {"podGroupName": name}
         pod = _named("v1", "Pod", f"{name}-{number}", spec=spec)
         pod["metadata"] |= {"namespace": PLATFORM, "annotations": _lasting(lasts)}
