@@ -19,6 +19,7 @@ from tests.web.cluster import (
     node,
     pod,
     rows,
+    waiting_event,
     workload,
 )
 
@@ -140,6 +141,11 @@ def test_work_that_lacks_places_is_shown_with_the_level_that_lacks_room(
     waiting_one = workload("gang", pods=16, why=_FULL + said + _AND)
     if request_ is not None:
         waiting_one["spec"]["podSets"][0]["topologyRequest"] = request_
-    followed = mirror(cluster_queue("research", 64), local_queue("team-a", "research"), waiting_one)
+    followed = mirror(
+        cluster_queue("research", 64),
+        local_queue("team-a", "research"),
+        waiting_one,
+        waiting_event("Job", "gang", "PlacesTaken", f"{_PLACES}."),
+    )
     (only,) = rows(waiting.page(followed, EVERYTHING, {}, START), "waiting")
     assert only["reason"] == "PlacesTaken" and only["message"] == f"{_PLACES}: {shown}"

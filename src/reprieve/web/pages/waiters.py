@@ -153,6 +153,8 @@ def _queued(
     reason, message = _reported(
         mirror, workload.unit, f"workload/{workload.namespace}/{workload.name}"
     )
+    if message and workload.message.startswith(message.removesuffix(".")):
+        message = workload.message  # the same, and what is missing where
     shapes = [(count, dict(each).get(resource, 0)) for count, each in workload.shape]
     return Waiter(
         workload.unit,
