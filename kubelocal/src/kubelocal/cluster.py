@@ -137,7 +137,7 @@ class EmbeddedCluster:
     ) -> str:
         """Return a bearer token for a user name; without audiences it is for this server.
 
-        `pod_uid` and `pod_name`: the pod that it is bound to, as reviews of it say.
+        `pod_uid` and `pod_name`: the pod that it is bound to, as reviews of it state.
         """
         return self._access.token(user, audiences, pod_uid, pod_name)
 

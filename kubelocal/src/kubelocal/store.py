@@ -1,7 +1,7 @@
 """Versioned objects, their history and their place on disk.
 
 The store knows no kinds: an object is encoded JSON under (resource, namespace, name), with the few
-values that selectors ask for. One counter numbers all writes, as etcd's revision does, and is the
+values that selectors request. One counter numbers all writes, as etcd's revision does, and is the
 object's `resourceVersion`. Reads are answered from memory. With a file, all writes of a turn of the
 event loop, and of the turns after it while more come, go to SQLite in one synchronous transaction;
 `durable` returns when that is done. Watchers are told afterwards only, and who answers a client
@@ -9,7 +9,7 @@ reads with `published_object` and `range_at(published)`, so that nobody hears of
 crash could take back; `get` and `range` are for who writes next. What the disk refuses is taken
 back in memory too; when it was full, writes are taken again as soon as there is room.
 
-History is kept per resource, bounded; who asks for more gets `Compacted` (HTTP 410).
+History is kept per resource, bounded; who requests more gets `Compacted` (HTTP 410).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Shelf:
 class Store:
     """All objects of the embedded cluster.
 
-    `fields_of(resource, object)` gives the values that field selectors may ask for; objects are as
+    `fields_of(resource, object)` gives the values that field selectors may request; objects are as
     large as `request_limit` allows, in bytes.
     """
 

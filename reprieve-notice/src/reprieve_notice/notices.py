@@ -49,7 +49,7 @@ class Notices:
         self._closed = threading.Event()
         self._pause = pause or self._closed.wait
         self._notified: Notified | None = None
-        self._word: dict[str, Any] | None = None  # what was said last, and the id it is about
+        self._word: dict[str, Any] | None = None  # what was stated last, and the id it is about
         self._process = 0  # that runs the thread: a fork has none
         # When the last ordinary save was that is not reported yet, and its step.
         self._saved: tuple[float, int | None] | None = None

@@ -27,7 +27,7 @@ from reprieve.units.errors import UsageError
 
 __all__ = ["Diagnose", "answer"]
 
-#: Asks who decides why a unit waits; None where they cannot say.
+#: Asks who decides why a unit waits; None where they cannot state.
 Diagnose = Callable[[Unit, Plane], Awaitable[Decided | None]]
 
 _RECORDS: Final = PREEMPTIONS.qualified

@@ -174,7 +174,7 @@ def _quota_reasons(message: str) -> Iterator[Reason]:
         ("untolerated taint", Reason.NO_FLAVOR_MATCHES),
         ("doesn't match node affinity", Reason.NO_FLAVOR_MATCHES),
     )
-    # Where another flavor has room in principle, what keeps it from this one is no verdict.
+    # Where another flavor has capacity in principle, what keeps it from this one is no verdict.
     if not any(part in lower for part in _ROOM_IN_PRINCIPLE):
         for part, reason in permanent:
             if part in lower:

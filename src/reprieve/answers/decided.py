@@ -20,7 +20,7 @@ class Decided:
 
     Attributes:
         at: of when the cluster is that they decided on.
-        diagnosis: why the unit waits, None where they do not say.
+        diagnosis: why the unit waits, None where they do not state.
         starts: when it would start if nothing else changed, None where it would not.
         unseen: kinds that could not be read, or not everywhere; `hidden`: how much, in a few words.
         notes: what else has to be known of the answer.

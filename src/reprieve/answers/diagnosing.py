@@ -39,7 +39,7 @@ from reprieve.whatif.snapshots.snapshot import Snapshot
 
 __all__ = ["PlanesOfSnapshot", "asked_of_planes", "schedulers_of"]
 
-# Without any of them all seems to be refused, or nothing to be asked for.
+# Without any of them all seems to be refused, or nothing to be requested.
 _DECIDED_ON: Final = {Plane.SCHEDULING: NODES, Plane.QUOTA: CLUSTER_QUEUES}
 _LONGEST_TRYING: Final = 3.0  # seconds for changes that would help
 _DEFAULT_SCHEDULER: Final = "default-scheduler"

@@ -32,7 +32,7 @@ from reprieve.wording.estimates import estimate_text
 
 __all__ = ["MOST_TIMES", "evidence_of"]
 
-#: Displacements that are told without being asked for.
+#: Displacements that are told without being requested.
 MOST_TIMES: Final = 1
 _MOST_BLOCKERS: Final = 3
 
@@ -54,7 +54,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
         since = reported.since
         yield "waits since", ago(since, now) if since is not None else ""
         yield "demand", demand_text(found)
-        # What the sentence of the reason does not say stands in the message.
+        # What the sentence of the reason does not state stands in the message.
         yield f"{reported.plane} says", reported.message
         yield "refused", standing.refused
         yield "held by", _blockers_text(found)

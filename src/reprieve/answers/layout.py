@@ -2,7 +2,7 @@
 
 Columns are aligned, long texts are wrapped below themselves, and what is told fits `MOST_LINES`
 lines unless everything is wanted: the longest row of evidence is cut first. Colours only where the
-caller says so. Nothing in a text may steer the terminal: what cannot be printed is replaced.
+caller states it. Nothing in a text may steer the terminal: what cannot be printed is replaced.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which of two places counts, where both set the same thing.
 
 1. Priority of queued work: a WorkloadPriorityClass before the PriorityClass of its pods.
-2. Priority of a gang: what its PodGroup says before what its pods say.
+2. Priority of a gang: what its PodGroup states before what its pods state.
 3. Size of a gang: the PodGroup's before the annotations of its pods.
 4. Settings of idle work: a field of the GpuWorkload's spec that was edited by hand before the
    annotations of its root owner and namespace.

@@ -1,7 +1,7 @@
 """Where answers are read from: an API server with the caller's rights, or objects in memory.
 
 A `Reading` asks one of them for one answer: it keeps what was read, so that nothing is asked twice,
-and notes what the caller may not read, which is said before the answer.
+and notes what the caller may not read, which is stated before the answer.
 """
 
 from __future__ import annotations

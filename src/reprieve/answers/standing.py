@@ -2,7 +2,7 @@
 
 The first that holds is told:
 
-1. finished: the job says so, its Workload, or all of its pods are over
+1. finished: the job states it, its Workload, or all of its pods are over
 2. waits: its Workload has no quota or is not admitted, or pods of it have no node
 3. leaves: it is being deleted, or pods of it are
 4. starts: pods of it have a node and do not run yet
@@ -48,8 +48,8 @@ class Standing:
     Attributes:
         state: in a word.
         since: since when, where that is known.
-        text: what more is said of it, as the end of a sentence.
-        reported: why it waits, by what its objects say.
+        text: what more is stated of it, as the end of a sentence.
+        reported: why it waits, by what its objects state.
         waiting: the pods without a node.
         nodes: where its pods are.
         remedy: what lets a stopped one run, or one that lacks pods have them.

@@ -38,7 +38,7 @@ class Unit:
         workload: its Workload.
         gpu_workload: its GpuWorkload.
         cluster_queue: the one that its Workload's LocalQueue leads to, where that can be read.
-        kept_nodes: on which room is kept for its pods, by name, as far as they can be read.
+        kept_nodes: on which capacity is kept for its pods, by name, as far as they can be read.
         announced: why its Workload waits, as an event on it states where no condition does.
     """
 

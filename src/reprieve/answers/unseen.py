@@ -1,7 +1,7 @@
 """States what a caller may not list: what decisions depend on most comes first.
 
 A kind without namespaces is seen as a whole or not at all. Of another one some namespaces may be
-refused; where the namespaces themselves cannot be listed, all but those that were asked for.
+refused; where the namespaces themselves cannot be listed, all but those that were requested.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`Disruption` (`reprieve.dev/v1alpha1`): what became of displaced work, for its tenant.
 
 One object for each displaced unit, in the namespace of the work, written when the unit has ended,
-and once more when the work runs again. It says nothing of other namespaces. Source: specification
+and once more when the work runs again. It states nothing of other namespaces. Source: specification
 of disruptions, section 6.
 """
 
@@ -31,7 +31,7 @@ class DisruptionDemand(msgspec.Struct, frozen=True, rename="camel", omit_default
     """The demand that the unit was displaced for, where several planes decide together.
 
     `stages`: the planes that see it through, in order. `frees`: what the unit gave back. `quota`
-    and `placement`: how far each half of the proof is proven. `rejected`: planes that evict nobody
+    and `placement`: how far each half of the proof is proven. `rejected`: planes that evict no work
     for the demand. `depth`: in a chain of displacements, whose former one is `debt_of`, as people
     of this namespace may know it.
     """

@@ -1,6 +1,6 @@
 """Kaiwo's API: `GpuWorkload` and the part of `KaiwoConfig` that the idle plane reads.
 
-JSON is exactly what the specification of the idle plane, sections 2 and 3, says; what is unset is
+JSON is exactly what the specification of the idle plane, sections 2 and 3, states; what is unset is
 left out. Durations stay text (Go form), instants RFC 3339 text; `intake.gpuworkloads` makes engine
 rows of them.
 """
@@ -36,7 +36,7 @@ KAIWO_CONFIG_API_VERSION: Final = "config.kaiwo.silogen.ai/v1alpha1"
 CONFIG_NAME: Final = "kaiwo"
 ANNOTATION_PREFIX: Final = "kaiwo.silogen.ai/gpu-preemption."
 SUFFIXES: Final = ("enabled", "threshold", "grace-period", "policy", "aggregation", "ttl")
-# What the annotations said when the spec was last written: fields that differ from it were edited
+# What the annotations stated when the spec was last written: fields that differ from it were edited
 # by hand and stay. JSON of the five override fields in the spec's own form.
 DERIVED_ANNOTATION: Final = "reprieve.dev/derived"
 

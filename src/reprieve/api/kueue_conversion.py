@@ -10,7 +10,7 @@ Both ways everything but the fields below stays as it is, known or unknown, null
                   status.accumulatedPastExexcutionTimeSeconds  ...ExecutionTimeSeconds
                   topologyAssignment.domains                   topologyAssignment.slices
 
-Arrows go one way: read back as v1beta1, it is said in the newer words. What one version has no
+Arrows go one way: read back as v1beta1, it is stated in the newer words. What one version has no
 field for is kept in an annotation of the object while it is in that version, so that a client of
 v1beta1 that writes back what it read loses nothing of v1beta2; the reference keeps no copy. What
 only v1beta1's status had is dropped, as there: nobody has written it for long. An annotation that
@@ -49,7 +49,7 @@ _OLD_SECONDS: Final = "accumulatedPastExexcutionTimeSeconds"
 _SECONDS: Final = "accumulatedPastExecutionTimeSeconds"
 _CONSTRAINTS: Final = "podsetSliceRequiredTopologyConstraints"
 
-# What is said once for many domains is written out for each: levels, as the schema has it, and
+# What is stated once for many domains is written out for each: levels, as the schema has it, and
 # characters of all objects of a review, of which etcd would not store so many in one.
 _MOST_LEVELS: Final = 16
 _MOST_CHARACTERS: Final = 4 * 2**20

@@ -181,7 +181,7 @@ def _without_places(admission: Json) -> Json:
 def _groups(spec: Json, missing: str, *, lends_own: bool) -> Iterator[str]:
     """Yield what is wrong with quotas.
 
-    `missing`: what is said of a limit where nothing can be borrowed from or lent to. `lends_own`:
+    `missing`: what is stated of a limit where nothing can be borrowed from or lent to. `lends_own`:
     no more can be lent than the nominal quota.
     """
     resources: set[str] = set()

@@ -1,6 +1,6 @@
 """Workloads of Kueue's API: what they request, what they were given, their evictions.
 
-Pods of a Workload are read for what they ask for and where they may run. Its status is whole: what
+Pods of a Workload are read for what they request and where they may run. Its status is whole: what
 another controller wrote there survives a write of ours. Source: specification of the quota plane,
 section 1.
 """

@@ -2,7 +2,7 @@
 
 One object for each unit that is told, in the namespace of the work, under the name that its
 Disruption will have. The operator alone writes it; it is removed some minutes after its end. It
-says nothing of other namespaces. Source: the contract of notices in `docs/notice-reference.md`.
+states nothing of other namespaces. Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PreemptionNoticeStatus(msgspec.Struct, frozen=True, rename="camel", omit_d
     """How far the unit is. `due`: when it goes at the latest, as far as is known.
 
     `speakers`: pods that are asked, of which `answered` have saved or ended. `saved_at`: when all
-    had. `checkpoint` and `message`: what a pod said last.
+    had. `checkpoint` and `message`: what a pod stated last.
     """
 
     state: str

@@ -1,7 +1,7 @@
 """`Preemption` (`reprieve.dev/v1alpha1`): intent log and record of every eviction, as structs.
 
 The spec is written once, before anything is evicted, and never changes (CEL in the CRD); the status
-says how far the operator got. Objects live in the operator's namespace and are written by the
+states how far the operator got. Objects live in the operator's namespace and are written by the
 operator alone. What is too large for one object stands in `PreemptionPart` objects beside it, which
 are written before it and named in it. Source: the design's section "Intent log and executor".
 """
@@ -251,7 +251,7 @@ class PreemptionSpec(_Struct, frozen=True):
     """The decision. Immutable.
 
     `parts`: names of the objects that hold `victims`, `placement` and `guards`, in order, where one
-    object is too small for them; `victim_count` says how many victims they hold. `input_parts`:
+    object is too small for them; `victim_count` states how many victims they hold. `input_parts`:
     likewise for the data of `input`. `stages`, `rejected`, `depth`, `debt_of` and
     `preemptor_priority` stand there where several planes decide (`engine.demands`).
     """
@@ -298,7 +298,7 @@ class PreemptionStatus(_Struct, frozen=True):
     """How far the operator got, who does it, and under which epoch of the process lease.
 
     `victims`: of a plan in parts only some of those that were not evicted; `victims_by_state`
-    counts all, and `numbers_by_state` says which they are, by their places in the plan
+    counts all, and `numbers_by_state` states which they are, by their places in the plan
     ("0-3998,4000"). `disruptions_pending`: not all of its Disruptions are written yet.
     `lost_after_save`: device seconds that victims lost who had saved after a notice, from then on,
     by the uid of their root.

@@ -1,7 +1,7 @@
 """`reprieve get holders|waiters|preemptions|loops`: the page's tables, for people at a terminal.
 
 Read once, with the caller's rights, by the same functions that the web page shows: numbers agree.
-What the caller may not list is said below the table.
+What the caller may not list is stated below the table.
 """
 
 from __future__ import annotations

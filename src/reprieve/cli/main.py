@@ -15,7 +15,7 @@ from reprieve.units.errors import ReprieveError, UsageError
 
 __all__ = ["VARIABLE", "cli", "main"]
 
-#: By which a shell asks for completions.
+#: By which a shell requests completions.
 VARIABLE: Final = "_REPRIEVE_COMPLETE"
 
 #: Name -> (module, attribute, one line for the overview).

@@ -2,7 +2,7 @@
 
 Records are read with the caller's rights, from a cluster or a file; nothing is written. Exit code
 0: answered. 1: there are records, and none of them can be decided again. 2: what was asked cannot
-be answered; one line says why.
+be answered; one line states why.
 """
 
 from __future__ import annotations

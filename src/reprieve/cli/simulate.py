@@ -5,7 +5,7 @@ report of all of them.
 
 Exit code 0: all runs came to an end. 1: some failed, which the report names, or shards are missing.
 2: the study cannot be used. 130: interrupted, by Ctrl-C or SIGTERM; the report has what was over by
-then, and says so. Interrupted while the study is read, nothing is written; while the results are
+then, and states it. Interrupted while the study is read, nothing is written; while the results are
 written, these are written to their end, and nothing was missed.
 """
 

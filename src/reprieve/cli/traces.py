@@ -1,6 +1,6 @@
 """`reprieve traces`: where to get traces, the sha256 of those that one has, and a check of sums.
 
-Exit code 0; 1 where a file has another sum than is said; 2 for usage.
+Exit code 0; 1 where a file has another sum than is stated; 2 for usage.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def _demo(speed: float | None, seed: int | None, *, played: bool) -> Demo | None
     """Return how the demo runs where it is played.
 
     Raises:
-        UsageError: it is not, and something is said of it.
+        UsageError: it is not, and something is stated of it.
     """
     if played:
         return Demo(speed or 1.0, 1 if seed is None else seed)

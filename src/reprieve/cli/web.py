@@ -1,6 +1,6 @@
 """`reprieve web`: the web page as a server in the cluster, with a login and everybody's own rights.
 
-It reads with rights of its own and shows each viewer what the API server says that they may see.
+It reads with rights of its own and shows each viewer what the API server states that they may see.
 Tokens travel, so that it belongs behind TLS: its own, or that of a proxy in front of it.
 """
 

@@ -6,13 +6,13 @@
 | idle, a mixture | idle, scheduling | settled | proven | room, quota if queued |
 | idle, for quota | idle, quota, scheduling if it runs | proven | proven if that runs | the same |
 | idle, for quota, a mixture | idle, quota, scheduling | proven | not proven | the same |
-| quota | quota, scheduling if it runs | proven | by level | quota and room |
+| quota | quota, scheduling if it runs | proven | by level | quota and capacity |
 | scheduling | scheduling | settled | by level | room |
 
 Both planes of a mixture take part, so that neither is rejected. By `Sum` neither half is proven.
 The weaker half is the level of the proof. A former record of the same demand that is open, or that
 handed the demand over, stands before with its name: the records of one demand are one line. Pure,
-so that a decision that is made again from its stored input says the same.
+so that a decision that is made again from its stored input states the same.
 Source: the design's "Where the planes meet".
 """
 
@@ -76,7 +76,7 @@ class Rejected:
 class Beside:
     """What a plane knew beside its own input when it decided, where several planes decide.
 
-    `planes`: all that decide in the process. `idle`: what the idle plane said of the demand.
+    `planes`: all that decide in the process. `idle`: what the idle plane stated of the demand.
     `placed`: the scheduling plane placed the demand's pods with the victims gone. `mixed`: idle
     work and work of lower priority go together. `queued`: roots of victims that hold quota, by
     uid. `former`: stages of former records of the demand. `depth` and `debt_of` of the chain of

@@ -1,6 +1,6 @@
 """What work loses that is evicted: the time since its last checkpoint, times its devices.
 
-Without a checkpoint time counts from the start, as it does where a checkpoint is said that lies
+Without a checkpoint time counts from the start, as it does where a checkpoint is stated that lies
 before the start or in the future. Devices are extended resources, and those of claims. Source:
 KEP-5710, "Future extensions".
 """

@@ -1,7 +1,7 @@
 """What a decision is: a plan with its proof, its victims and the guards that must still hold.
 
 Every plane returns these values; `execution` carries them out and `telemetry` explains them. A plan
-is a value: it names objects by uid and says nothing about how they are evicted.
+is a value: it names objects by uid and states nothing about how they are evicted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Proof:
     """Why the preemptor fits afterwards: need <= free + in_flight + freed for every resource name.
 
     Amounts are counts per resource name. `free`: what of the need is met by room that nobody holds;
-    empty where free room is not looked at. `compatible` says that the victim order of the
+    empty where free capacity is not looked at. `compatible` states that the victim order of the
     compatible system may have taken more than an irreducible set would need. `profile`: how the
     victims were chosen where that is not as the compatible system does. `gap`: per cent by which
     they may exceed the least possible, None where no bound is known.

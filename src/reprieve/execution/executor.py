@@ -15,7 +15,7 @@ one of them goes about the victims is in `steps`.
    when the preemptor is served, or ten seconds after all have gone: its own writes go first. How a
    plan ends is in `execution.closing`.
 
-A crash, a hand-over or a fault may come between any two writes: `resume` goes on from what the
+A crash, a hand-over or a fault may come between any two writes: `resume` continues from what the
 victims show (`execution.takeover`). Source: the design's "Intent log and executor".
 """
 
@@ -363,7 +363,7 @@ class Executor(Generic[M]):
 
         Raises:
             Deposed: the fence is closed.
-            ApiError: to be tried again, by `reconcile` if nobody else does so.
+            ApiError: to be tried again, by `reconcile` if no other work does so.
         """
         if intent.status.phase is IntentPhase.NOTICED:
             return self._tell_again(intent, await self._released(intent))

@@ -48,7 +48,7 @@ class NotEvictable:
         return {
             uid: Hold(until, Rule.REFUSED)
             for uid, (_, until) in self._known.items()
-            # Later than that was written before the clock was set back, and holds nobody.
+            # Later than that was written before the clock was set back, and holds no work.
             if now < until <= now + _LONGEST
         }
 

@@ -2,7 +2,7 @@
 
 A plan whose record is `Noticed` is begun here. Its units are told from then on, and heard until
 they are released or pardoned. The deadline outlasts this process, since it stands in the record.
-What was said does not: the next leader waits until the deadline unless it is said again. How
+What was stated does not: the next leader waits until the deadline unless it is stated again. How
 earlier notices of a lineage ended is read from records.
 
 Source: the contract of notices in `docs/notice-reference.md`.
@@ -58,7 +58,7 @@ Members: TypeAlias = Callable[[Victim], Sequence[Member] | None]
 class Asking(NamedTuple):
     """A victim of a plan before it is recorded.
 
-    `asked`: nanoseconds that its pods ask for; `pods`: their uids; `allowed`: by queue or class.
+    `asked`: nanoseconds that its pods request; `pods`: their uids; `allowed`: by queue or class.
     `undone`: nanoseconds of its work that are not saved, on each of its `devices`; `save`: how long
     its save takes, 0 where that is not known; `lineage`: whose credit counts.
     """
@@ -89,7 +89,7 @@ class Notified:
     """One unit with notice: `pods` may read it, the speakers among them answer it.
 
     `names`: of those that were there, by uid.
-    `speaks`: those of `pods` that said that they answer for all. `since`: when it was told, or
+    `speaks`: those of `pods` that stated that they answer for all. `since`: when it was told, or
     taken over; `ahead`: by how much wall time was ahead of monotonic time then. `keeps`: it may say
     that it is needed; `kept`: it did. `word`: what a pod said last; `heard`: one said something;
     `unheard`: it ended at its deadline without a word. `saved_at`: when all of them had saved.
@@ -222,7 +222,7 @@ class Notices:
     def begin(self, intent: Preemption, members: Members, *, keeps: bool = False) -> None:
         """Notify the units of a plan that is recorded; a second call changes nothing.
 
-        `keeps`: its victims may say that they are needed.
+        `keeps`: its victims may state that they are needed.
         """
         name = intent.metadata.name
         if name in self._by_plan:

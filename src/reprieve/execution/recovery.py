@@ -33,7 +33,7 @@ class Unbegun:
     """Intents whose first writes have failed, so that no victim in them is marked.
 
     They may be stored all the same, as an answer can be lost: such a one is abandoned. They are
-    looked for during a minute, in which a write that nobody waits for any more may still arrive.
+    looked for during a minute, in which a write that no work waits for any more may still arrive.
     """
 
     def __init__(self) -> None:

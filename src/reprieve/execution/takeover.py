@@ -4,7 +4,7 @@
    of the way, and all others were marked. Nobody of a unit is evicted before all of it are.
 2. One that was marked at most is finished while the preemptor needs the room, and loses its marks
    otherwise: whoever was told may have acted on it.
-3. One without a mark is left over: the plane says whether it is marked now, or spared.
+3. One without a mark is left over: the plane states whether it is marked now, or spared.
 
 A victim of no unit is a unit by itself. Pure. Source: the design's "Intent log and executor".
 """

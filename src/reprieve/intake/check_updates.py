@@ -3,7 +3,7 @@
 A check that is ready may add node selectors and tolerations to pods. They are counted wherever
 nodes are chosen for these pods: for places that wait for the checks, and for those of a failed
 node. Of two values for one key the first counts here; the job then cannot start, and its Workload
-says why.
+states why.
 
 Source: specification of topology-aware scheduling, sections 2.6 and 6.6.
 """

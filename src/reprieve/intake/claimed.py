@@ -2,7 +2,7 @@
 
 Which classes stand for GPUs: those whose extended resource is a vendor's, those that a vendor
 names, and of an allocated device that of its request where a vendor names its driver. Source:
-resource.k8s.io/v1; `engine.cluster.claimed` says what of a claim counts.
+resource.k8s.io/v1; `engine.cluster.claimed` states what of a claim counts.
 """
 
 from __future__ import annotations

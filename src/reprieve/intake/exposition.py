@@ -117,7 +117,7 @@ class Sample:
     `utilization` is percent 0-100, not rounded. `gpu_id` and `partition` may be empty. `at`: the
     Unix milliseconds that stand on its line, None for most exporters. `scraped`: what the labels
     `job` and `instance` say, which a Prometheus or a collector in front of exporters adds. `uuid`:
-    of the device, empty where the exporter says none. `partitioned`: it is a part of a GPU.
+    of the device, empty where the exporter states none. `partitioned`: it is a part of a GPU.
     """
 
     namespace: str
@@ -147,7 +147,7 @@ class InvalidSample:
 class Exposition:
     """What one body states; lists are in the order of the text.
 
-    `unassigned`: number of samples that name no pod, that is, of GPUs nobody holds.
+    `unassigned`: number of samples that name no pod, that is, of GPUs no work holds.
     """
 
     samples: list[Sample]
@@ -272,7 +272,7 @@ class ExpositionParser:
         if rest is not None and _REST[keyword].fullmatch(rest) is None:
             raise _malformed(line)
         if not rest:
-            return  # a declaration that says nothing
+            return  # a declaration that states nothing
         name = _text(raw_name, line)
         if name not in self._families:
             return

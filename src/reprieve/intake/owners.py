@@ -3,7 +3,7 @@
 Whoever may create a pod may name any object of the namespace as its controller. Kinds that select
 their children by labels, and those that list them, are asked: ReplicaSets, Deployments,
 StatefulSets, DaemonSets, Jobs, ReplicationControllers, Rollouts, and CronJobs for their Jobs. Other
-kinds say nothing that the pod's author could not have written as well, and are believed.
+kinds state nothing that the pod's author could not have written as well, and are believed.
 
 Source: specification of the idle plane, section 7; the controllers' adoption of children.
 """

@@ -5,7 +5,7 @@ The order is the server's, and decides what counts:
 1. The container's own limit stands in for a request that it lacks.
 2. LimitRanges give each container what it still lacks: the default request, the default limit.
 3. Where the whole pod has limits, each of its requests for cpu and memory that is missing is what
-   its containers ask for by then, or the pod's limit where no container asks for any.
+   its containers request by then, or the pod's limit where no container requests any.
 
 Source: the API's defaults of pods (KEP-2837 for those of the whole pod) and the admission plugin
 LimitRanger; `tests/integration/test_requests.py` holds it against a real API server.

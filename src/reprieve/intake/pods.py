@@ -1,7 +1,7 @@
 """Pod -> engine row: GPUs it requests, whether it is a GPU demand, which nodes admit it.
 
-Demand: the scheduler says `Insufficient <name>` of a tracked name, or that it cannot allocate all
-claims of a pod that asks for a tracked name by claim; or Kueue keeps the pod gated for
+Demand: the scheduler states `Insufficient <name>` of a tracked name, or that it cannot allocate all
+claims of a pod that requests a tracked name by claim; or Kueue keeps the pod gated for
 lack of GPU quota: its Workload, or that of what it belongs to, waits for quota that others may give
 back. What can never fit is none, nor is that for which room is made already: by quota, or by its
 scheduler, which nominates a node for it. Nothing is to be freed twice.
@@ -80,7 +80,7 @@ _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 _REPELLING: Final = ("NoSchedule", "NoExecute")
 _KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 _LONGEST_MESSAGE: Final = 32_768  # of a condition, by its schema
-#: Kueue's words about flavors that could not give the quota if nobody else had any of it.
+#: Kueue's words about flavors that could not give the quota if no other work had any of it.
 _NEVER: Final = Form(
     r"insufficient quota for \S++ in flavor [^\s,]++, previously considered podsets requests "
     r"\([^()]*+\) \+ current podset request \([^()]*+\) > maximum capacity \([^()]*+\)"
@@ -95,7 +95,7 @@ _WORKLOADS: Final = Form(r"[0-9]++ workload\(s\)")
 def gpus_of(pod: Pod, vendors: Sequence[Vendor] = DEFAULT_VENDORS) -> dict[str, int]:
     """Return the GPUs that a pod requests, per resource name; empty when it requests none.
 
-    A quantity that cannot be read counts as not asked for; the API server stores no such pod.
+    A quantity that cannot be read counts as not requested; the API server stores no such pod.
     """
     return _gpus(pod.spec, vendors)
 

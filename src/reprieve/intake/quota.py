@@ -2,7 +2,7 @@
 
 What the schema and the webhooks refuse may be stored all the same (an older version wrote it, the
 webhook was off). An object that cannot be meant as it is written is `Unusable`, with the field and
-what is accepted; everything else goes on without it.
+what is accepted; everything else continues without it.
 
 Source: specification of the quota plane, sections 1 to 3.
 """

@@ -1,6 +1,6 @@
 """Devices of claims as a pod set requests them, counted by the resource of their class.
 
-Each pod has a claim of each template that it names, and each request of it counts what it says.
+Each pod has a claim of each template that it names, and each request of it counts what it states.
 Access for administration counts nothing. What cannot be counted makes the Workload inadmissible, in
 the words of the reference. Source: Kueue's KEP-2941 and its controller of Workloads;
 resource.k8s.io/v1.

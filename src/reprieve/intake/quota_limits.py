@@ -2,7 +2,7 @@
 
 Of several LimitRanges the strictest bound and the first default count; `pod_defaults` gives them. A
 default limit is the default request where a LimitRange has no other. A workload with a container
-that asks for more than its own limit, or for what a LimitRange forbids, is never considered; the
+that requests more than its own limit, or for what a LimitRange forbids, is never considered; the
 texts are the reference's.
 
 Source: specification of the quota plane, section 8.1; the API's rules for LimitRanges.
@@ -107,7 +107,7 @@ def faults_of(
 ) -> tuple[Fault, ...]:
     """Return what is wrong with a pod: init containers first, then containers, then the whole.
 
-    `asked` is what the whole pod asks for, in engine units.
+    `asked` is what the whole pod requests, in engine units.
     """
     found: list[Fault] = []
     for kind, containers in (

@@ -1,6 +1,6 @@
 """What one pod of a Workload requests, in the quota plane's units.
 
-The sum is that of `objects.pod_sum`. A container that names a limit and no request asks for the
+The sum is that of `objects.pod_sum`. A container that names a limit and no request requests the
 limit. Every resource counts, also those that no node could have: quota may be given for them.
 
 Source: specification of the quota plane, section 2; the API's rules for pod requests.

@@ -1,7 +1,7 @@
 """Kueue Workloads into the rows that the quota plane decides on.
 
-A pending workload asks for what its pods ask for, after the rules for requests; an admitted one
-holds what its admission records. A workload whose requests cannot be read has a row that says why
+A pending workload requests what its pods request, after the rules for requests; an admitted one
+holds what its admission records. A workload whose requests cannot be read has a row that states why
 (`invalid`), and is never considered. `PodSetRows` hands out one row for pod sets that say the same,
 found by their encoded form, since thousands of workloads are made from a few templates.
 
@@ -70,13 +70,13 @@ __all__ = [
 ]
 
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
-#: Reason of `QuotaReserved=False` of a workload that asks for nothing now.
+#: Reason of `QuotaReserved=False` of a workload that requests nothing now.
 ON_HOLD: Final = "OnHold"
 #: Condition of a group of pods some of which are to be made again before it can run.
 LACKS_PODS: Final = "WaitingForReplacementPods"
 PRIORITY_BOOST: Final = "kueue.x-k8s.io/priority-boost"
 ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
-#: How long after a save the next one is said, as a Go duration.
+#: How long after a save the next one is stated, as a Go duration.
 CHECKPOINT_INTERVAL: Final = "reprieve.dev/checkpoint-interval"
 REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 

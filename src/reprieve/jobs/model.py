@@ -56,7 +56,7 @@ class Test(_Row, frozen=True):
         positive: paths of which one is above zero.
         reaches: counts that are complete.
         also: a further test that holds.
-        message: what is said of a job of which this holds, where it is not the condition's.
+        message: what is stated of a job of which this holds, where it is not the condition's.
     """
 
     __test__ = False  # no test of pytest's
@@ -84,7 +84,7 @@ class Sidecar(_Row, frozen=True):
     """A container that the kind's controller adds where `when` holds.
 
     `resources` is the path of what it requests, `requests` what it requests without. One that runs
-    when no other does stands as an init container (`alone`): the pod asks for that much at least.
+    when no other does stands as an init container (`alone`): the pod requests that much at least.
     """
 
     name: str
@@ -128,7 +128,7 @@ class PodSetSource(_Row, frozen=True):
             object at this path.
         asked: what the container asks for, below `flat`.
         index: label that numbers its pods, those of one replica where `replica` is given.
-        replica: label that numbers the replicas, of which the first of `counts` says how many.
+        replica: label that numbers the replicas, of which the first of `counts` states how many.
         shifted: holds where another pod has the number 0, so that these begin with 1.
     """
 
@@ -206,7 +206,7 @@ class PassesOn(_Row, frozen=True):
         templates: paths of its pod templates; each is told who gates the pods.
         queue: whether they get the queue name and the class.
         managed: whether each pod is a workload of its own.
-        serving: whether templates say that the group never ends.
+        serving: whether templates state that the group never ends.
         total: path of the number of pods in a group; without one there are no groups.
         groups: path of the number of groups, each with a Workload; without one there is one group.
         set_label: label of a pod with the name of its owner; without, the controller's name counts.
@@ -242,7 +242,7 @@ class JobKind(_Row, frozen=True):
         succeeded: tests of which one holds for a job that ended well; `failed` likewise.
         ready: tests of which one holds when all pods are ready.
         active: tests of which one holds while there are pods.
-        pods: how its pods are found where `active` may say too early that there are none.
+        pods: how its pods are found where `active` may state too early that there are none.
         marked: whether pods are found by what admission gave them, too; not where `pods` or
             `active` covers all of them at any time.
         on_hold: tests of which one holds while it needs no quota, and will not start.
@@ -253,7 +253,7 @@ class JobKind(_Row, frozen=True):
         min_count: annotation with the least number of pods to start with.
         equal_count: annotation by which `parallelism` and `completions` change together.
         dropped_labels: labels of pods that the kind's own controller adds.
-        clear_status: path that is to be null before a template is put back.
+        clear_status: path that is to be null before a template is reprieved.
         stopping: annotation of a job that another controller left half stopped.
         children_only: pods that nothing stands above are left gated.
         feature: gate without which the kind is not queued even where it is listed.

@@ -25,7 +25,7 @@ def job_kinds(more: Sequence[Any] = (), where: str = "quota.jobKinds") -> tuple[
     """Return the built-in kinds and those of configuration; one of these replaces its namesake.
 
     Raises:
-        UsageError: a row cannot be read; it says where, and what is wrong.
+        UsageError: a row cannot be read; it states where, and what is wrong.
     """
     kinds = {kind.key: kind for kind in BUILT_IN}
     for index, row in enumerate(more):

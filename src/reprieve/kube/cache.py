@@ -9,7 +9,7 @@ reported as its deletion first. A list replaces everything in one batch. An obje
 refuses is reported and leaves what is held of it as it was. A fault of ours about one object is
 logged and costs the others nothing: one in `convert` or an index counts as a refusal, after one in
 a subscriber the others are told all the same. Only a reflector feeds a cache (`remake` has a record
-say anew what follows from another kind): what
+state anew what follows from another kind): what
 this process wrote and has not seen yet belongs elsewhere. A list's wire structs are let go page by
 page, since 50,000 of them take several times the room of their records.
 Source: the design's section "State that can be trusted".

@@ -124,7 +124,7 @@ async def load_connection(
 
     Raises:
         CredentialsError: no file, not YAML, no such context, a plugin that fails, no credentials
-            anywhere; the message says where and what is accepted.
+            anywhere; the message states where and what is accepted.
     """
     paths, source = _files(kubeconfig)
     if not paths:
@@ -304,7 +304,7 @@ def _connection(
             raise CredentialsError(
                 f"{origin}: the certificates cannot be used: {_line(cause)}; accepted: PEM"
             ) from cause
-        # Cluster authorities made before 2024 often lack what X.509 strictness asks for.
+        # Cluster authorities made before 2024 often lack what X.509 strictness requests.
         tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not settings.verify_ssl:
             tls.check_hostname = False

@@ -1,7 +1,7 @@
 """From bytes to wire structs: objects, pages of lists, lines of watches.
 
 Decoders are built once per type; what is no type but a `Reading` reads the bytes of each object by
-itself. A line of a watch is read in one go, unless it is none that says
+itself. A line of a watch is read in one go, unless it is none that states
 what became of an object of a wire struct. A page is decoded in one go; only if that fails are its
 items decoded one by one, so that one object of unexpected shape, or nested too deeply, is skipped
 and reported and the others are not lost. That such an object is gone is told all the same. Where
@@ -60,7 +60,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     Attributes:
         items: in the server's order.
         resource_version: of the whole list.
-        continue_token: asks for the next page; empty on the last one.
+        continue_token: requests the next page; empty on the last one.
     """
 
     items: list[T]

@@ -1,12 +1,12 @@
 """From an object's `apiVersion` and `kind` to the resource under which the API serves it.
 
 Owner references name a kind, requests need its plural and scope: the discovery documents of the
-group version say both. They are kept; a kind that is not in them is asked for again, since CRDs
+group version state both. They are kept; a kind that is not in them is requested again, since CRDs
 come and go, but not more often than every ten seconds per group version.
 
 Whoever writes an owner reference chooses its `apiVersion`. What the server does not serve is
 remembered for a few hundred group versions, the oldest forgotten first, and text that is no group
-version is not asked for at all.
+version is not requested at all.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RestMapper:
         # By apiVersion: kinds with their resources, empty where it is not served.
         self._known: dict[str, dict[str, Resource]] = {}
         self._asked: dict[str, int] = {}  # by apiVersion, monotonic
-        # Of all and only group versions that are being asked for: the lock and who wants it.
+        # Of all and only group versions that are being requested: the lock and who wants it.
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         # All and only group versions in `_known` that are not served, the oldest first.
         self._unserved: dict[str, None] = {}

@@ -85,7 +85,7 @@ class Call:
         return f" in namespace {self.namespace}" if self.namespace else ""
 
 
-#: What is said of a refusal that says no more than its name.
+#: What is stated of a refusal that says no more than its name.
 REFUSED_CREDENTIALS: Final = (
     "the API server does not accept these credentials (Unauthorized): they have expired, were "
     "revoked, or were made for another audience"

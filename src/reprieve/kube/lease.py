@@ -1,6 +1,6 @@
 """Leader election on a Lease: at most one process at a time decides.
 
-As client-go does it: a lease that nobody holds, or whose holder has not renewed it for its whole
+As client-go does it: a lease that no work holds, or whose holder has not renewed it for its whole
 duration, is taken by an update that names the version read; the holder renews it every retry period
 and gives up leading when no renewal succeeded for the renew deadline; on stop it is released with
 an empty holder, so that the next process need not wait. How long a foreign lease has stood still is

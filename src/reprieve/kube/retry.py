@@ -1,7 +1,7 @@
 """How often a call is tried, on which errors it is tried again, and how long the pause is.
 
 1. At most `ATTEMPTS` times; the last failure is raised.
-2. Again where the API server was `AWAY`: no answer, or one that says nothing of the call. It may
+2. Again where the API server was `AWAY`: no answer, or one that states nothing of the call. It may
    have been carried out, so what is tried again reads first, or can be done twice.
 3. Again where another was faster: `Conflict` and, as far as the caller names them, `NotFound` and
    `AlreadyExists`. What is tried again reads and judges anew.
@@ -31,7 +31,7 @@ T = TypeVar("T")
 Failures = tuple[type[Exception], ...]
 
 ATTEMPTS: Final = 5
-#: What says that the API server is away.
+#: What states that the API server is away.
 AWAY: Final = (ServerError, TooManyRequests, Unreachable)
 #: After these nobody knows what stands there now.
 UNSETTLED: Final = (Conflict, *AWAY)

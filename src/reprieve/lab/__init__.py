@@ -1,7 +1,7 @@
 """The public face of Reprieve for Python: a cluster in memory, what it decides, and plugins.
 
 Everything that is named in `__all__` here and in `reprieve.lab.plugins` is stable: it changes with
-a major version only, and the release before says so. All other modules of `reprieve` are inner.
+a major version only, and the release before states it. All other modules of `reprieve` are inner.
 
 >>> from reprieve.lab import Cluster, apply, decide, explain
 >>> cluster = Cluster.from_yaml('''

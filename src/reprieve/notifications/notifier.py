@@ -2,10 +2,10 @@
 
 1. Whoever wrote a Disruption offers it (`offer`); only one process writes each, once. What waits in
    a process that ends is not sent: at most one message, never two by two processes.
-2. The namespace's annotations `reprieve.dev/notify` (a URL) and `reprieve.dev/notify-format` say
+2. The namespace's annotations `reprieve.dev/notify` (a URL) and `reprieve.dev/notify-format` state
    where to and in which shape. Without the first nobody is told.
 3. No answer within 10 s, a broken connection, 429 and 5xx are tried again, five times in all, after
-   1, 4, 16 and 60 s or what `Retry-After` says up to a minute. All else, redirects too, is final.
+   1, 4, 16 and 60 s or what `Retry-After` states up to a minute. All else, redirects too, is final.
 4. Bounded: 100 messages wait for a namespace, 1,000 in all; what comes beyond them is dropped and
    counted. One message of a namespace is under way at a time, eight in all, so that a webhook that
    hangs costs its own namespace alone.
@@ -212,7 +212,7 @@ class Notifier:
                     text = f"answers {response.status}"
                     return _Answer(response.status, text, max(0, seconds or 0) * SECOND)
             except aiohttp.InvalidURL:
-                return _Answer(400, "is no host of a URL")  # the error says all of the URL
+                return _Answer(400, "is no host of a URL")  # the error states all of the URL
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 return _Answer(0, f"does not answer: {error or type(error).__name__}")
 

@@ -7,16 +7,16 @@ The child runs the leader election over connections of its own and shares two nu
 operator: `held_until`, counted from the start of the last renewal that succeeded, and the epoch.
 
 Why the fence holds as before. Its check reads `held_until` from shared memory at each write, on
-the same monotonic clock (one for all processes of a machine). Nobody else leads before then,
+the same monotonic clock (one for all processes of a machine). No other work leads before then,
 whatever became of the keeper: one that is slow, stopped or dead only leaves it where it was, and it
 runs out. Nor is it renewed for an operator that is no more:
 
-1. The operator's event loop says sixty times in a lease duration that it is there. Where it has
+1. The operator's event loop states sixty times in a lease duration that it is there. Where it has
    been silent for the longest silence (`--longest-silence`) the keeper ends it, since another
    replica or a fresh start is better than one that hangs. For an operator that is stopped (SIGSTOP)
-   nothing is renewed either, and it is not ended: it finds that it is deposed when it goes on.
+   nothing is renewed either, and it is not ended: it finds that it is deposed when it continues.
    Before it ends one the keeper writes into the lease what that was deciding (`suspects`), with one
-   more renewal: in a container the keeper goes with it.
+   more renewal: in a container the keeper is evicted with it.
 2. The lease is released when the operator's end of the link is closed: after its planes have
    stopped, or when the system has taken its last thread, after which it can send nothing. What is
    on the way then is what a crash leaves on the way (recovery waits for it, `execution.recovery`).
@@ -163,7 +163,7 @@ class LeaseKeeper:
 
     def _follow_tenure(self) -> None:
         if not self._led and self.leading:
-            self._hear()  # what the keeper has said before it took the lease
+            self._hear()  # what the keeper has stated before it took the lease
             self._led = True
             self._leading.set()
             self.changed(True)

@@ -21,7 +21,7 @@ __all__ = ["ANSWERS", "DUMP", "END", "SUSPECTS", "Shared", "WantedLease", "line"
 ANSWERS: Final = 60  # of the event loop in one lease duration
 DUMP: Final = signal.SIGUSR1
 END: Final = signal.SIGUSR2
-SUSPECTS: Final = "suspects"  # begins the line in which the keeper says who is one
+SUSPECTS: Final = "suspects"  # begins the line in which the keeper states who is one
 _NONE: Final = -1
 _SLOT: Final = 1024  # bytes in shared memory
 

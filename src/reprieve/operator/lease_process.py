@@ -220,7 +220,7 @@ async def _until_closed(link: socket.socket) -> list[Accused]:
 async def _at_fault(keeping: Keeping) -> list[Accused]:
     """Return what the threads are at of which one keeps the interpreter's lock.
 
-    That is the one that works on, if any does: all others ask for the lock now and then. Where none
+    That is the one that works on, if any does: all others request the lock now and then. Where none
     does, it is asleep and cannot be told from the others. It may be none of a decision, too.
     """
     noted = keeping.shared.noted()

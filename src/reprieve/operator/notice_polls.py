@@ -3,7 +3,7 @@
 Thousands of polls are open at a time, and aiohttp holds some 8 KiB for each request that it has
 read. A request that is nothing but a poll in its usual form, and comes in one piece, is answered
 here; everything else goes to aiohttp, which keeps the connection from then on. What is answered is
-said by the desk (`notice_server`) either way.
+stated by the desk (`notice_server`) either way.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Connection(asyncio.Protocol):
             self._http.data_received(data)
             return
         assert self._transport is not None
-        if self._task is not None:  # who polls has nothing to say until it is answered
+        if self._task is not None:  # who polls has nothing to state until it is answered
             self._transport.close()
             return
         poll = poll_of(data)

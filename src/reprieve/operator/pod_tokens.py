@@ -67,7 +67,7 @@ class PodTokens:
         """Return the pod of a token, without a uid for a token of no pod.
 
         Raises:
-            Undecided: the API server did not say.
+            Undecided: the API server did not state.
         """
         key = hashlib.sha256(token.encode(errors="replace")).digest()
         now = self._clock.monotonic()

@@ -345,7 +345,7 @@ def _others(
     """Return who follows what other actors evict; None where that is not wanted."""
     if not options.watch_others:
         return None
-    # Here, since it brings what is known of Kueue, which most operators do not ask for.
+    # Here, since it brings what is known of Kueue, which most operators do not request.
     from reprieve.planes.common.disruptions.other_actors import OtherActors
 
     return OtherActors(client, mirror, clock, governor, disruptions.note)

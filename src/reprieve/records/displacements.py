@@ -79,7 +79,7 @@ def displacements_of(
 ) -> Iterator[Displacement]:
     """Yield what a record displaced, once for each unit that lost a victim (`was_evicted`).
 
-    `there`: the lineage of an object that exists, for records that do not say it.
+    `there`: the lineage of an object that exists, for records that do not state it.
     """
     if intent.spec.dry_run:
         return

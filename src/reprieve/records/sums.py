@@ -15,7 +15,7 @@ __all__ = ["MOST_NAMED", "POOL_LABELS", "pool_of", "sum_lines", "table"]
 
 #: Most members, victims or candidates that stay that are named one by one; others are counted.
 MOST_NAMED: Final = 50
-#: Labels that say which pool a node is of.
+#: Labels that state which pool a node is of.
 POOL_LABELS: Final = (
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",

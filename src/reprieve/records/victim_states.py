@@ -29,7 +29,7 @@ def numbers_by_state(victims: Sequence[Victim], states: Iterable[VictimStatus]) 
 def victim_states(preemption: Preemption) -> dict[str, VictimStatus]:
     """Return what became of each victim, as far as it is known, by the uid of its root.
 
-    Where the status says it by number alone it says no instant: it is that of the record's end.
+    Where the status states it by number alone it says no instant: it is that of the record's end.
     """
     victims, status = preemption.spec.victims, preemption.status
     found = {

@@ -56,7 +56,7 @@ def find(name_or_file: str) -> Scenario:
 def playground(nodes: int, gpus: int) -> Scenario:
     """Return an empty cluster of so many nodes with so many GPUs each; nothing is played.
 
-    All planes run: what they are to do is said by what people create.
+    All planes run: what they are to do is stated by what people create.
     """
     amount = {"cpu": "64", "memory": "512Gi", **({_GPU: str(gpus)} if gpus else {})}
     return Scenario(

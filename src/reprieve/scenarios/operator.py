@@ -28,7 +28,7 @@ _TERMINATION_S: Final = 10.0
 # Before a replica that ended by itself is replaced; twice as long each time.
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
-# What a replica says once it has read its settings and begins its work.
+# What a replica states once it has read its settings and begins its work.
 _BEGUN: Final = "telemetry on port"
 _BEGINNING_S: Final = 60.0
 # Variables of our own process that the interpreter needs to start; nothing else is handed down.

@@ -2,7 +2,7 @@
 
 The names are those of Kubernetes 1.37, and one is Koordinator's; GenericWorkload and
 TopologyAwareWorkloadScheduling, which the scheduling plane is made for, are on here and off there.
-A gate that is on by default goes off with the one that it needs; asking for it then is an error.
+A gate that is on by default goes off with the one that it needs; requesting it then is an error.
 Source: specification of the scheduling plane, section 15; of gang jobs, 1.3.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["GATES", "Gate", "Wish", "gates_of_mapping", "gates_of_text", "resolv
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate. `field`: of `Gates`; without one nothing depends on it, and `notice` says why."""
+    """A gate. `field`: of `Gates`; without one nothing depends on it, and `notice` states why."""
 
     name: str
     default: bool
@@ -113,7 +113,7 @@ def resolve_gates(*tiers: Mapping[str, Wish]) -> tuple[Gates, tuple[Notice, ...]
     """Return the gates in force and what has no effect; of a gate the first tier counts.
 
     Raises:
-        UsageError: a gate is asked for whose needed gate is off.
+        UsageError: a gate is requested whose needed gate is off.
     """
     wishes: dict[str, Wish] = {}
     for tier in tiers:

@@ -6,9 +6,9 @@
       repeatedWindow: 1h        # this time is told, and protected where that is enforced
       loopLimit: 2              # a circle that turned so often within
       loopWindow: 1h            # this time is held; 0 holds none
-      emergencyPriority: 1000000000   # from which on nobody is held; nobody without it
+      emergencyPriority: 1000000000   # from which on no work is held; nobody without it
 
-`quota.loopLimit` and `quota.loopWindow` count where this section says nothing of them. Source:
+`quota.loopLimit` and `quota.loopWindow` count where this section states nothing of them. Source:
 specification of disruptions, section 4.
 """
 

@@ -184,7 +184,7 @@ def tier_of(values: Mapping[str, Any], name: str, where: str) -> Tier:
 def follow(spec: Overrides, base: Overrides | None, derived: Overrides) -> Overrides:
     """Return the overrides for a spec whose annotations now state `derived`.
 
-    `base`: what they said when the spec was last written (`read_derived`), None when that is not
+    `base`: what they stated when the spec was last written (`read_derived`), None when that is not
     known. A set field that differs from its base was edited by hand and stays; the others follow:
     to remove such a field is to hand it back to the annotations. With no base, set fields count as
     made by hand and unset ones follow.
@@ -228,7 +228,7 @@ def spec_tier_of(values: Mapping[str, Any]) -> Tier:
 def overridden(edited: Overrides, derived: Overrides) -> tuple[Notice, ...]:
     """Return the annotations whose value a field that was edited by hand overrides.
 
-    `edited`: what the spec says, `derived`: what the annotations do.
+    `edited`: what the spec states, `derived`: what the annotations do.
     """
     return tuple(
         Notice(

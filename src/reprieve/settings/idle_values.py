@@ -1,6 +1,6 @@
 """How one value of the idle plane's settings is read, whichever place it stands in.
 
-A value that is not accepted raises `NotAccepted`, whose message says what is. Text that tenants
+A value that is not accepted raises `NotAccepted`, whose message states what is. Text that tenants
 wrote, and numbers of JSON or YAML, come in as they are. Source: the guide's "Configuration
 Hierarchy"; specification of the idle plane, sections 3 to 5.
 """

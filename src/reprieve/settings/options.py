@@ -331,7 +331,7 @@ QUOTA: Final = (
     ),
 )
 
-#: The settings of single workloads, whose defaults the section says beside the variables.
+#: The settings of single workloads, whose defaults the section states beside the variables.
 _DEFAULTS: Final = (
     "defaultThreshold",
     "defaultGracePeriod",

@@ -1,6 +1,6 @@
 """How long work waits before it preempts: `preemptionDelay` in a plane's section.
 
-A duration from 0s to 1h. Classes of priorities and ClusterQueues say otherwise by an annotation
+A duration from 0s to 1h. Classes of priorities and ClusterQueues state otherwise by an annotation
 (`intake.preemption_delay`). Source: the page `docs/preemption-delay.md`.
 """
 

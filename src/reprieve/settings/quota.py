@@ -1,7 +1,7 @@
 """The section `quota` of the `--config` file, and the annotations that protect young workloads.
 
     quota:
-      preemptionPolicy: FairSharing   # Classical, or what `configuration` says
+      preemptionPolicy: FairSharing   # Classical, or what `configuration` states
       configuration: {apiVersion: config.kueue.x-k8s.io/v1beta2, kind: Configuration, ...}
       configurationMap: ""            # or a ConfigMap of the operator's namespace that has one
       webhooks:
@@ -19,7 +19,7 @@
 All its keys are rows of `options.QUOTA`. Of the ConfigMap the key `controller_manager_config.yaml`
 is read, as Kueue's own is written; it is watched, see `quota_changes`. `preemptionPolicy:
 FairSharing` alone means both strategies in the usual order; beside a whole configuration it has to
-say the same. Annotations of a ClusterQueue, LocalQueue or WorkloadPriorityClass, as Go durations,
+state the same. Annotations of a ClusterQueue, LocalQueue or WorkloadPriorityClass, as Go durations,
 protect workloads for that long after their reservation: `reprieve.dev/preempt-min-runtime` from
 preemption within their queue, `reprieve.dev/reclaim-min-runtime` from others; of several the
 longest holds. More than 168h counts as 168h, so that nobody is safe for ever; what is no duration
@@ -118,7 +118,7 @@ class QuotaSettings:
     installed order of victims, empty for none.
 
     `webhook_selector` chooses the namespaces in which webhooks of jobs are asked, as JSON; None is
-    that of `configuration`. `serves_webhooks`: it was said where they are found, by their Service
+    that of `configuration`. `serves_webhooks`: it was stated where they are found, by their Service
     or, outside of the cluster, at `webhook_url`. `job_kinds` are rows for the table of kinds,
     undecoded. `notices`: what was said and changes nothing. `configuration_map` is the name of the
     ConfigMap that the configuration is in, empty without.

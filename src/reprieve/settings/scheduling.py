@@ -57,9 +57,9 @@ class SchedulingSettings:
 
     `victim_deadline`: nanoseconds past its grace period after which a victim that has not ended is
     planned around. `max_grace`: nanoseconds; a victim with a longer grace period goes only where
-    nobody else does, and is waited for as if it had this one; 0: without a bound. `wishes`: the
-    gates as somebody asked for them, for whoever else has gates. `delay`: nanoseconds that a unit
-    waits before it preempts; None: also no class says so.
+    no other work does, and is waited for as if it had this one; 0: without a bound. `wishes`: the
+    gates as somebody requested them, for whoever else has gates. `delay`: nanoseconds that a unit
+    waits before it preempts; None: also no class states it.
     """
 
     policy: Policy

@@ -83,7 +83,7 @@ class StartUp:
 
     `tiers`: variables and file, in this order, for `settings.idle.resolve` after the KaiwoConfig.
     `rejected`: defaults that are not accepted and therefore not in force. `fit_given`: the file
-    says which fit check is wanted, so that none other will do.
+    states which fit check is wanted, so that none other will do.
     """
 
     enabled: bool

@@ -11,7 +11,7 @@
         metrics: [{name: acme_busy, scale: ratio}]
         labels: {namespace: [ns], pod: [pod], gpu: [card], partition: [slice]}
 
-Without a value AMD alone is watched, as the guide says. The table stands in
+Without a value AMD alone is watched, as the guide states. The table stands in
 `reprieve.engine.idle.vendors`; label names that are left out are those of AMD's entry.
 """
 

@@ -113,7 +113,7 @@ def idle_again(spec: PreemptionSpec, decided_on: DecisionInput) -> Again:
 
 
 def _plan_for(spec: PreemptionSpec, evaluation: Evaluation) -> tuple[Plan | None, str]:
-    if spec.preemptor is None:  # policy Always: they go for nobody
+    if spec.preemptor is None:  # policy Always: they go for no work
         recorded = {victim.subject.uid for victim in spec.victims}
         for plan in evaluation.plans:
             taken = {str(victim.subject.uid) for victim in plan.victims}

@@ -2,10 +2,10 @@
 
 Plans are folded in the order in which they were decided. One that the budgets refuse is asked about
 again at the instant that they say, until it fits, and counts from then on. A ClusterQueue that
-takes back its nominal quota is refused for no longer than the budgets say. No other victims are
+takes back its nominal quota is refused for no longer than the budgets state. No other victims are
 looked for, so that a wait is the longest there would have been.
 
-Sides are known as records say them: by tenant and lineage, by priority and ClusterQueue where the
+Sides are known as records state them: by tenant and lineage, by priority and ClusterQueue where the
 cluster had harm budgets when the plan was decided.
 """
 

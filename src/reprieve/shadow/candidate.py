@@ -8,7 +8,7 @@
     harmBudgets: {batch-day: {limits: {displacements: 2}}}
 
 Each section is read by the operator's own reader. A key that is given replaces what was recorded,
-all others stay as they were recorded, so that a file with one key says what this one would have
+all others stay as they were recorded, so that a file with one key states what this one would have
 changed. Of lists and mappings that hold many settings (`configuration`, `featureGates`) all that
 they say of is replaced. `preemption` and `minRuntime` hold for every ClusterQueue and all that
 holds quota. `harmBudgets` are specs of HarmBudgets by name (`budgets`). What one decision does not
@@ -92,7 +92,7 @@ class Candidate:
     def of_scheduling(self, decided_on: SchedulingInput, at: int) -> SchedulingInput:
         """Return the input of a decision of the scheduling plane under this policy.
 
-        `at`: Unix seconds of the record, for one whose own policy did not ask for the time.
+        `at`: Unix seconds of the record, for one whose own policy did not request the time.
         """
         policy = replace(decided_on.policy, **self.scheduling)
         now = (decided_on.now or at) if policy.timed else 0

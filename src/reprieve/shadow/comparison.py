@@ -34,8 +34,8 @@ class Verdict(StrEnum):
 
     SAME = "Same"  # the same victims, of a sample of the decision log nobody
     OTHER = "OtherVictims"
-    NOBODY = "NoVictims"  # the candidate displaces nobody for this preemptor
-    OMITTED = "InputOmitted"  # the record says that its input was left out
+    NOBODY = "NoVictims"  # the candidate displaces no work for this preemptor
+    OMITTED = "InputOmitted"  # the record states that its input was left out
     UNDECIDED = "Undecided"  # it cannot be decided again
 
 
@@ -53,7 +53,7 @@ class Comparison(msgspec.Struct, frozen=True, rename="camel"):
     """One record, and what the candidate makes of it.
 
     `reproduced`: decided as it was recorded it gives the recorded plan. `why`: of one that cannot
-    be decided again, or that displaces nobody. `program`: the version that recorded it. `stages`:
+    be decided again, or that displaces no work. `program`: the version that recorded it. `stages`:
     the planes that see the demand through, where several decide; `demand`: the first record of the
     demand, which all of its records have in common.
     """

@@ -64,7 +64,7 @@ class Sums(msgspec.Struct, frozen=True, rename="camel"):
 class Document(msgspec.Struct, frozen=True, rename="camel"):
     """The answer. `unread`: objects that are no records, by what is wrong with them.
 
-    `put_off`: what the candidate's harm budgets would have put off.
+    `put_off`: what the candidate's harm budgets would have delayed.
     """
 
     version: int

@@ -1,6 +1,6 @@
 """What a study submits: a trace brought to a load, with tenants and priorities where it has none.
 
-The load is the device time asked for, as a share of what the capacity offers between the first and
+The load is the device time requested, as a share of what the capacity offers between the first and
 the last arrival. To reach another one jobs are drawn from the trace: whole copies of it, each
 turned by a number of days so that its daily rhythm stays while its bursts fall apart, and of one
 more such copy as many jobs, in a random order, as come nearest to the load. Everything is drawn

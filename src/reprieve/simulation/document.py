@@ -90,7 +90,7 @@ def read_document(path: Path, keys: Collection[str], what: str = "study") -> Par
     """Return what a YAML file states, a mapping with some of these keys; `what` it is called.
 
     Raises:
-        UsageError: it cannot be read, is not YAML, or says something else.
+        UsageError: it cannot be read, is not YAML, or states something else.
     """
     try:
         content = path.read_text(encoding="utf-8")

@@ -82,7 +82,7 @@ class Domains:
 class AskingDomain:
     """What is drawn for jobs of a trace that does not state whether they request a domain.
 
-    `share` of the jobs with `devices` or more that one domain could hold ask for one of `level`.
+    `share` of the jobs with `devices` or more that one domain could hold request one of `level`.
     """
 
     level: str = ""

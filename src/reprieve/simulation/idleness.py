@@ -1,9 +1,9 @@
 """Jobs that hold devices without using them: when, for how long, and what of it is work.
 
 Of a job's progress, which goes from 0 to its duration, one stretch may be idle: it holds its
-devices and uses none of them. `Job.idle_from` is where it begins; it goes on to the job's end, or
+devices and uses none of them. `Job.idle_from` is where it begins; it continues to the job's end, or
 for `idle_for`, after which the job uses its devices again. A restart that goes before is no
-idleness. Where a trace does not say so, a study may draw it (`Idleness`): which share of the jobs
+idleness. Where a trace does not state it, a study may draw it (`Idleness`): which share of the jobs
 goes idle, between which shares of their durations, and how many of them are used again.
 
 Progress counts on while a job is idle, as its time on the devices does: displaced by others it

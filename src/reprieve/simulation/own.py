@@ -11,8 +11,8 @@
 `admit` is shown the job that waits longest of each tenant, priority and width, and returns those
 that are to be considered, in that order. `order` is shown the running jobs when one of them does
 not fit, and returns those that may be preempted for it, in the order in which they are taken. The
-rest is not up to it (`own_decider`): nobody is displaced unless the preemptor fits afterwards,
-everybody who is not needed is put back, and the room that comes free is the preemptor's.
+rest is not up to it (`own_decider`): no work is displaced unless the preemptor fits afterwards,
+everybody who is not needed is reprieved, and the capacity that comes free is the preemptor's.
 
 A study names it as `own: FILE.py:CLASS`, beside the study file, or by the name of an entry point
 `reprieve.policies` of an installed package.
@@ -48,7 +48,7 @@ ENTRY_POINTS: Final = "reprieve.policies"
 class Head:
     """A job that waits; times in seconds. `displaced` is how often it was preempted already.
 
-    `within_own` says that its tenant would use no more than its own quota with it.
+    `within_own` states that its tenant would use no more than its own quota with it.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Head:
 class Candidate:
     """A running job; `lost` are the device-seconds that displacing it now would undo.
 
-    `borrows` says that its tenant uses more than its own quota.
+    `borrows` states that its tenant uses more than its own quota.
     """
 
     id: str

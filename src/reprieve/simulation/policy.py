@@ -4,7 +4,7 @@
       planes: [quota]                # who decides: the quota plane, or [scheduling], on nodes, or
                                      # [quota, scheduling]: quota first, then nodes; idle beside
                                      # nodes: [idle], [idle, scheduling], or all three
-      podPreemption: Never           # with both: pods preempt nobody, whatever quota does
+      podPreemption: Never           # with both: pods preempt no work, whatever quota does
       preemption: Never              # or, as in a ClusterQueue: withinClusterQueue,
                                      # reclaimWithinCohort, borrowWithinCohort
       strategy: BestEffortFIFO       # or StrictFIFO: the head that does not fit blocks its queue
@@ -17,7 +17,7 @@
       own: FILE.py:CLASS             # in place of all others: a policy of one's own, see `own`
 
 Without `preemption`, a queue preempts its own work of lower priority and takes back from any work
-what it lent; with `Never` nobody is preempted on nodes either. What the section `quota` decides is
+what it lent; with `Never` no work is preempted on nodes either. What the section `quota` decides is
 read by the operator's own reader (`settings.quota`); what concerns a running operator alone is
 refused, since it would change nothing here.
 """
@@ -104,12 +104,12 @@ DEFAULT_PREEMPTION: Final = Preemption(Policy.LOWER_PRIORITY, Policy.ANY)
 class PolicySpec:
     """A policy; `governor` are the numbers of the governor of disruptions.
 
-    `planes` are those that decide. `places` says that it sets up the scheduling plane, which
-    decides by `placing` and displaces nobody without `preempts`. `notice` is what victims are
+    `planes` are those that decide. `places` states that it sets up the scheduling plane, which
+    decides by `placing` and displaces no work without `preempts`. `notice` is what victims are
     granted, `delay` how many nanoseconds a job waits before it preempts. `pods_ready` says how long
     a job with quota may wait for nodes, None for ever. `idle` sets up the idle plane. `own` names a
     policy of one's own and the folder that its file is in, None without. `place` is where the study
-    says it: file, line and key.
+    states it: file, line and key.
     """
 
     name: str
@@ -274,7 +274,7 @@ def _placing(name: str, given: Part, planes: tuple[str, ...]) -> PolicySpec:
         name,
         planes=planes,
         placing=placing,
-        # Without the scheduling plane pods get nodes, and preempt nobody for them.
+        # Without the scheduling plane pods get nodes, and preempt no work for them.
         preempts=preempts and SCHEDULING in planes,
         idle=read_idle_policy(given),
         harm_budgets=read_harm_budgets(given),

@@ -129,7 +129,7 @@ def read_sums(path: Path) -> dict[Path, str]:
     """Return the sums of a file of sha256sum, by file; relative ones are beside it.
 
     Raises:
-        UsageError: it cannot be read, or says none, or something else.
+        UsageError: it cannot be read, or states none, or something else.
     """
     accepted = "what sha256sum writes: a sum, two spaces and a file in each line"
     try:

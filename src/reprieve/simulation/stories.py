@@ -119,7 +119,7 @@ def packed_stories(replay: Replay) -> str:
     for a displacement, [2, at, victims, why] for displacing others, [3, at, borrows] for quota with
     which it waits for nodes, [4, at] for quota given back for want of nodes, and [5, at, preemptor,
     rule, device-hours lost, why, idle since, comes back at] for being preempted while it was idle:
-    for nobody in particular the preemptor is null, and so is the last where its work is done. Jobs
+    for no work in particular the preemptor is null, and so is the last where its work is done. Jobs
     are named by their row, rules and reasons by their place in `texts`.
     """
     rows = {key_of(life.job): row for row, life in enumerate(replay.lives)}

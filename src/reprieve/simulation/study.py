@@ -7,7 +7,7 @@
     work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s, evict: 30s,
            notice: {time: 5m, share: 0.6}}    # which jobs ask to be told, see `notified_jobs`
     idleness: {share: 0.3, after: [0.2, 0.9], again: 0.25, utilization: 0}    # see `idleness`
-    topology: {required: rack, share: 0.5}    # which jobs ask for a domain, see `domains`
+    topology: {required: rack, share: 0.5}    # which jobs request a domain, see `domains`
     policies: {NAME: {...}}                   # see `policy`; the others are compared to the first
 
 `path` is a file, or a folder that has `seedN/NAME.csv` (or `.csv.gz`) for each seed N; relative
@@ -92,7 +92,7 @@ class Workload:
 class Study:
     """All that a study file states; policies in their order, the first one is the base.
 
-    `notices`: what was said and changes nothing.
+    `notices`: what was stated and changes nothing.
     """
 
     name: str

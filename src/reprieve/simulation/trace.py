@@ -1,7 +1,7 @@
 """A job trace: what was submitted, when, how wide and how long, whatever file it comes from.
 
 Times are nanoseconds since the first arrival of the trace. `duration` is what the job needs on all
-of its devices without being displaced. What a trace does not say is None or empty, and a study
+of its devices without being displaced. What a trace does not state is None or empty, and a study
 assigns it by seeded rules. Lines that cannot be read are kept with the reason, so that they are
 counted and told.
 """

@@ -2,7 +2,7 @@
 
 For the webhooks, the page and the telemetry alike. A connection is closed when
 
-1. as many are open already as the server's `Limits` say
+1. as many are open already as the server's `Limits` state
 2. the handshake of TLS, or the head of a request once its first byte came, takes too long
 3. its peer does not read an answer for too long
 4. nothing was asked on it for the idle time from the start: the API server opens connections that

@@ -45,7 +45,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
         """When it was written.
 
         Raises:
-            InvalidInstant: it does not say so.
+            InvalidInstant: it does not state it.
         """
         return parse_instant(self.time)
 

@@ -4,8 +4,8 @@
      "namespace": "team", "name": "train", "uid": "...", "reason": "HeldByOthers",
      "previous": "BehindHead", "sentence": "..."}
 
-`previous` is empty in the first line about a unit, `reason` in the last one, which says that it
-waits no longer. `{"time": ..., "dropped": 3}` says how many lines are missing before it.
+`previous` is empty in the first line about a unit, `reason` in the last one, which states that it
+waits no longer. `{"time": ..., "dropped": 3}` states how many lines are missing before it.
 
     {"time": ..., "plane": ..., "kind": ..., "namespace": ..., "name": ..., "uid": ...,
      "reason": "HeldByOthers", "input": {"version": 1, "encoding": "zlib+base64", ...}}

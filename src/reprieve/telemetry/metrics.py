@@ -3,7 +3,7 @@
 One `Metrics` is made for each process and handed to whoever counts; it has its own registry, so
 that several operators may live in one process (tests, `reprieve up`). Labels take only values from
 closed sets or configured names (sources, resources, queues), never what tenants call their work;
-where a name is asked for (`--named-series`) so many have series of their own, and all others one
+where a name is requested (`--named-series`) so many have series of their own, and all others one
 together (`CappedNames`). Namespaces are the cluster's: of those the first thousand are named.
 Counters of plans and preemptions carry the plan id as exemplar, which OpenMetrics scrapes show.
 """
@@ -60,7 +60,7 @@ class Metrics:
     demand, by reason; `evaluation_seconds`; `decisions_stopped`, those that took too long;
     `unrecorded`, plans whose record could not be written; `preemption_gap`, how far victims of
     profile best are from the least costly ones. `status_faults`, statuses that a fault
-    of ours put off.
+    of ours delayed.
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`, `polling_interval`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
@@ -76,7 +76,7 @@ class Metrics:
     (`show_waiting`).
     `decision_log_dropped`: lines of the decision log that are missing, by reason (`full`: too many
     waited to be written; `unwritten`: they could not be).
-    Memory: `remembered_rows`, rows of the tables that go on growing until a bound (`remembers`).
+    Memory: `remembered_rows`, rows of the tables that continue growing until a bound (`remembers`).
     Notice: `notices`, units that were told, by `end` (`saved`, `overdue`, `unheard`, `pardoned`),
     `notice_seconds` for how long, `saved_device_seconds` what work was saved.
     Process: `leader` 0 or 1, `intents_open`, `intents_closed` by phase, `loop_lag_seconds`.

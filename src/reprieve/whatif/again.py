@@ -1,6 +1,6 @@
 """The same cluster, used again: what would happen with another manifest, or with less free.
 
-The first decision brings the cluster to rest and goes on with what was submitted; that moment of
+The first decision brings the cluster to rest and continues with what was submitted; that moment of
 rest is kept (`whatif.kept`), and everything else that a plan tells is asked of it. Where nothing is
 kept, or something turns out to be missing that has to be read first, the whole cluster is decided
 about anew, which takes longer. There what is taken away is lacking from the start, here from the

@@ -139,7 +139,7 @@ def _forked() -> int:
     if child:
         gc.unfreeze()
     else:
-        # A loop that runs is none of a copy's own until it says so.
+        # A loop that runs is none of a copy's own until it states it.
         asyncio._set_running_loop(loop)
     return child
 

@@ -5,7 +5,7 @@
     run = await decided(client, snapshot, deciders, submitted)
 
 The planes are those of `reprieve run`, and stand-ins do what other controllers would do
-(`whatif.stage`). With nothing submitted the run says what happens to what is there.
+(`whatif.stage`). With nothing submitted the run states what happens to what is there.
 
 Source: the design's "Processes and time"; specification 2, and of the quota plane, section 9.
 """

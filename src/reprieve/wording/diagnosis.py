@@ -1,7 +1,7 @@
 """Why a unit waits, in a sentence, with a next step and the place in the documentation.
 
 A sentence holds by itself; what more is said of it needs values (`Diagnosis.values`), and only what
-has all of its values is said. Instants are RFC 3339, amounts as people write them. The table in
+has all of its values is stated. Instants are RFC 3339, amounts as people write them. The table in
 `docs/why-it-waits.md` is made of the same words.
 """
 
@@ -49,7 +49,7 @@ __all__ = [
 
 #: The reason of our own event about work that waits.
 WAITING: Final = "Waiting"
-#: What is said of a unit that started, ended or is gone.
+#: What is stated of a unit that started, ended or is gone.
 NO_LONGER: Final = "It waits no longer"
 _PAGE: Final = "docs/why-it-waits.md"
 _MOST_COUNTS: Final = 5  # of filters and rules that one sentence names
@@ -316,7 +316,7 @@ def sentence(diagnosis: Diagnosis) -> str:
     values = dict(diagnosis.values)
     if diagnosis.reason is Reason.GROUP_INCOMPLETE:
         values.update(_missing(values))
-        if "missing" in values:  # the figures say all of it
+        if "missing" in values:  # the figures state all of it
             return "; ".join(
                 each.format_map(values) for each in said.details if _has_values(each, values)
             )

@@ -164,7 +164,7 @@ def explanation_text(explanation: Explanation, *, kep_messages: bool = False) ->
     text = template.format(*values, "", "")  # a name that is unknown is empty
     inner = joined(explanation.inner, kep_messages=kep_messages)
     if sentence is Sentence.PLUGIN_FAILED:
-        # What the plugin said of its own, or the text of its exception.
+        # What the plugin stated of its own, or the text of its exception.
         return f"{text}: {inner or values[1]}"
     if not inner:
         return text

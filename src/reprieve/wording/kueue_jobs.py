@@ -52,7 +52,7 @@ NOT_LISTED: Final = (
     "integrations.frameworks, so that only pods of listed Deployments, StatefulSets and "
     "LeaderWorkerSets are queued"
 )
-#: What a pod says that is no longer one too many.
+#: What a pod states that is no longer one too many.
 NO_SURPLUS: Final = "this pod is one of those that its group may have"
 
 

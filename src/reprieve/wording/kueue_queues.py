@@ -1,8 +1,8 @@
 """Kueue's texts about queues: the condition Active, and why a workload's queue keeps it waiting.
 
 A ClusterQueue that is not active for several reasons names them all and carries the first one's
-reason. A cohort in a cycle is no reason of the reference, which says nothing about it; here it is
-said with the reason that the reference keeps for what it does not know.
+reason. A cohort in a cycle is no reason of the reference, which states nothing about it; here it is
+stated with the reason that the reference keeps for what it does not know.
 
 Source: specification of the quota plane, sections 1.1 and 8.4; the reference's objects.
 """

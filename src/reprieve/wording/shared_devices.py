@@ -33,7 +33,7 @@ class Sharing:
     """How the GPUs of a workload are shared.
 
     `devices`: how many, by UUID, and `others`: how many pods beside its own, where an exporter says
-    so. `name`: the node whose GPUs are shared, or the resource that asks for a share.
+    so. `name`: the node whose GPUs are shared, or the resource that requests a share.
     """
 
     reason: SharingReason

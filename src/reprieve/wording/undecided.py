@@ -17,7 +17,7 @@ _MOST_OF_FAILURE: Final = 700  # characters, so that the note of an event has sp
 def not_recorded(failure: str, pause: int, *, sooner: str = ", or when the work changes") -> str:
     """Return the message of work whose plan cannot be written down; `pause` in seconds.
 
-    `sooner` says what ends the pause before its time.
+    `sooner` states what ends the pause before its time.
     """
     why = cut(failure, _MOST_OF_FAILURE)
     again = f"it is tried again after {pause} s{sooner}"

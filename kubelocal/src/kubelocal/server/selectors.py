@@ -1,7 +1,7 @@
 """Label and field selectors as clients write them.
 
 Grammar and texts of field selectors: k8s.io/apimachinery's package `fields`. Which fields may be
-asked for depends on the kind: `SELECTABLE` lists the built-in ones beside name and namespace.
+requested depends on the kind: `SELECTABLE` lists the built-in ones beside name and namespace.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def parse_selectors(
     """Return the selectors of a request; `custom`: selectable fields of a custom kind.
 
     Raises:
-        StatusError: 400, the text is no selector or names a field that cannot be asked for.
+        StatusError: 400, the text is no selector or names a field that cannot be requested.
     """
     if not labels and not fields:
         return EVERYTHING

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from kubelocal.tests.kubectl_binary import find_kubectl
 from kubelocal.tests.virtual_time import loop_factories
 
-# Tests assert no times: how long one example takes says something of the machine.
+# Tests assert no times: how long one example takes states something of the machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 

@@ -1,9 +1,9 @@
 """What an API server fills in of a new pod, beyond plain defaults.
 
 In this order: a limit stands in for a request that is missing; LimitRanges give each container what
-it still lacks; where the whole pod has limits, its own requests are what its containers ask for by
+it still lacks; where the whole pod has limits, its own requests are what its containers request by
 then, or its limit; the priority class gives a number and a policy; the runtime class gives overhead
-and says on which nodes; nodes that fail are tolerated for five minutes.
+and states on which nodes; nodes that fail are tolerated for five minutes.
 
 Each function fills in the spec that it is given. Source: the API's defaults of pods (KEP-2837 for
 the whole pod), the plugins LimitRanger, Priority, RuntimeClass and DefaultTolerationSeconds, 1.37.
@@ -116,7 +116,7 @@ def _value(priority_class: Mapping[str, Any]) -> int:
 def give_class(spec: Object, chosen: Mapping[str, Any] | None, *, with_policy: bool = True) -> None:
     """Give a pod the number and the preemption policy of its class; None: it has no class.
 
-    A policy that it says itself stays: an API server refuses one that is not the class's.
+    A policy that it states itself stays: an API server refuses one that is not the class's.
     """
     if chosen is not None:
         spec["priorityClassName"] = chosen["metadata"]["name"]

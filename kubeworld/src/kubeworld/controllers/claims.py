@@ -1,8 +1,8 @@
 """Device claims of pods and of PodGroups: made from templates, and given back.
 
-1. A pod, or a PodGroup, that asks by template gets a claim of its own, and its status says which;
-   what a group asks for its members share.
-2. Who is gone or over uses a claim no more. One that nobody uses is allocated no more, and loses
+1. A pod, or a PodGroup, that asks by template gets a claim of its own, and its status states which;
+   what a group requests its members share.
+2. Who is gone or over uses a claim no more. One that no work uses is allocated no more, and loses
    the finalizer that its scheduler gave it, so that it can go with its owner.
 
 Source: the resourceclaim controller of Kubernetes 1.37; `resource.k8s.io` v1.

@@ -1,7 +1,7 @@
 """Which pods of a Job have been counted, and when a failed one may be replaced.
 
 A real Job controller keeps finished pods with a finalizer until they are counted; this one keeps
-their uids. What a Job's status said when this process first saw it stays counted.
+their uids. What a Job's status stated when this process first saw it stays counted.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _CONTROLLER: Final = "batch.kubernetes.io/controller-uid"
 _COMPLETED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
 _LOST: Final = ("FailedIndexes", "Job has failed indexes")
 _TIMES: Final = ("lastTransitionTime", "lastProbeTime")
-_MOST_CREATED: Final = 500  # at a look, as kube-controller-manager; the new pods ask for the next
+_MOST_CREATED: Final = 500  # at a look, as kube-controller-manager; the new pods request the next
 
 Failure = tuple[str, str]  # reason and message
 

@@ -84,7 +84,7 @@ def restarted(pod: Object, exit_code: int, now: str, reason: str = "") -> _Statu
 def finished(pod: Object, exit_code: int, now: str, reason: str = "") -> _Status:
     """Return the status of a pod whose containers have all ended with this exit code.
 
-    `reason` says why each did, where Completed or Error does not.
+    `reason` states why each did, where Completed or Error does not.
     """
     succeeded = exit_code == 0
 

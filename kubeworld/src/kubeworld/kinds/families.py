@@ -347,7 +347,7 @@ def _kubeflow(path: str, *, launcher: str = "") -> _Maker:
 def _spark(name: str, spec: _Spec) -> list[Child | Pods]:
     """Return the driver, and the executors, which it makes itself once it runs.
 
-    Memory is asked for as it is said, without the share that Spark adds for the JVM.
+    Memory is requested as it is stated, without the share that Spark adds for the JVM.
     """
     made: list[Child | Pods] = []
     for role, stem, default in (("driver", "driver", 1), ("executor", "exec", 0)):
@@ -429,7 +429,7 @@ def _count(value: object, default: int) -> int:
     return value if isinstance(value, int) and value >= 0 else default
 
 
-#: What submits a RayJob that says nothing of it.
+#: What submits a RayJob that states nothing of it.
 _SUBMITTER: Final = {
     "name": "ray-job-submitter",
     "image": "rayproject/ray",

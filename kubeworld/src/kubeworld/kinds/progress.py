@@ -1,6 +1,6 @@
 """How far the pods below an object are, in the words of its kind's status.
 
-The states are read off the pods at the lower end of the chain: suspended when the spec says so,
+The states are read off the pods at the lower end of the chain: suspended when the spec states it,
 else pending until every pod runs and is ready, succeeded when all have succeeded.
 """
 

@@ -32,7 +32,7 @@ def set_condition(
 ) -> None:
     """Set a condition in place; the transition time moves only when the value does. None: Unknown.
 
-    `times` names the fields that say when: the transition time first, others are kept up to date.
+    `times` names the fields that state when: the transition time first, others are kept up to date.
     """
     text = "Unknown" if value is None else str(value)
     conditions = status.setdefault("conditions", [])

@@ -2,8 +2,8 @@
 
 Per resource: R = sum over containers. S = 0, M = 0. Each init container in order: a restartable one
 adds its amount to R and to S, and M = max(M, S); another one makes M = max(M, its amount + S). Then
-R = max(R, M); what the pod level asks for replaces R for cpu, memory and huge pages; overhead is
-added. What a container asks for, in which unit, and what counts of the result is each plane's own:
+R = max(R, M); what the pod level requests replaces R for cpu, memory and huge pages; overhead is
+added. What a container requests, in which unit, and what counts of the result is each plane's own:
 `cluster.requests`, `quota_requests`, and `pods` for GPUs.
 
 Source: specification 21.4; specification of the quota plane, section 2.
@@ -16,7 +16,7 @@ from typing import Final
 
 __all__ = ["ALWAYS", "add", "pod_level", "pod_sum", "raise_to"]
 
-#: The restart policy of an init container that goes on beside the others.
+#: The restart policy of an init container that continues beside the others.
 ALWAYS: Final = "Always"
 
 _NOTHING: Final[Mapping[str, int]] = {}
@@ -31,9 +31,9 @@ def pod_sum(
     """Return what the pod requests, by resource.
 
     Args:
-        containers: what each asks for.
-        init: whether it is restartable, and what it asks for, in order.
-        own: what the pod level asks for (see `pod_level`).
+        containers: what each requests.
+        init: whether it is restartable, and what it requests, in order.
+        own: what the pod level requests (see `pod_level`).
         besides: overhead and the like.
     """
     total: dict[str, int] = {}

@@ -1,6 +1,6 @@
 """The quality of service class of a pod, by its CPU and memory.
 
-Other resources do not count: a pod that asks for GPUs alone is BestEffort. Where the whole pod has
+Other resources do not count: a pod that requests GPUs alone is BestEffort. Where the whole pod has
 resources of its own (`spec.resources`), they count and those of its containers do not. Amounts of
 zero count as absent. Source: `ComputePodQOS` of Kubernetes 1.37.
 """

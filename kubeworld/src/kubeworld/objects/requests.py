@@ -1,6 +1,6 @@
 """What a pod requests, as integers: cpu in milli-CPU, the rest in base units.
 
-Source: the effective request of the API (`pod_sum`), with what the whole pod asks for in place of
+Source: the effective request of the API (`pod_sum`), with what the whole pod requests in place of
 its containers' cpu, memory and huge pages, and its overhead. A limit without a request counts as
 the request, as the API server's defaulting has it.
 """

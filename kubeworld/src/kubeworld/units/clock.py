@@ -77,7 +77,7 @@ class VirtualClock:
     async def advance(self, nanoseconds: int, settle: int = 20) -> None:
         """Move both clocks on and wake everybody due on the way, each at its own deadline.
 
-        `settle`: turns of the event loop given to the woken tasks before time goes on.
+        `settle`: turns of the event loop given to the woken tasks before time continues.
         """
         end = self._monotonic + nanoseconds
         while True:

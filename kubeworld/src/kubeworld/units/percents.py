@@ -17,7 +17,7 @@ def scaled(value: Any, total: int, *, up: bool = True) -> int | None:
     """Return the number that an int-or-percent stands for; None where it stands for none.
 
     Args:
-        value: what was said.
+        value: what was stated.
         total: of which a percentage is meant.
         up: whether a percentage is rounded up, else down.
     """

@@ -39,7 +39,7 @@ __all__ = [
     "shown",
 ]
 
-TOLD: Final = 200  # characters of what is said about a text that cannot be read
+TOLD: Final = 200  # characters of what is stated about a text that cannot be read
 LONGEST_VALUE: Final = 128  # characters of a number, a quantity, a duration, an instant
 LONGEST_NAME: Final = 253  # characters of an object's name
 LONGEST_JSON: Final = 64 * 1024  # characters of JSON in an annotation

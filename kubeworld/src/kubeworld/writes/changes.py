@@ -187,7 +187,7 @@ def deleted(old: Object, now: Nanos, *, seconds: int = 0, propagation: str | Non
         old: the object.
         now: by the wall clock.
         seconds: that it has to end.
-        propagation: what becomes of its dependents; None leaves what was said before.
+        propagation: what becomes of its dependents; None leaves what was stated before.
     """
     metadata = old["metadata"]
     marks: Object = {}

@@ -62,7 +62,7 @@ _HASH: Final = Form(r"-[0-9a-f]{5}(?:[0-9a-f]{3})?+")
 async def records(reading: Reading, operator_namespace: str) -> list[Preemption]:
     """Return the records that the caller may read, the newest first, with all their victims.
 
-    Without the right to list those of all namespaces, those of the operator's are asked for.
+    Without the right to list those of all namespaces, those of the operator's are requested.
     """
     found = await reading.listed((PREEMPTIONS,), "")
     if not found and (PREEMPTIONS.qualified, "") in reading.refused:

@@ -158,8 +158,8 @@ async def records_of_reader(
 ) -> tuple[list[Preemption], list[str]]:
     """Return the records that the caller may read, and what is wrong with the others.
 
-    Without the right to list those of all namespaces, those of the operator's are asked for;
-    `namespace` asks for those of this one alone.
+    Without the right to list those of all namespaces, those of the operator's are requested;
+    `namespace` requests those of this one alone.
 
     Raises:
         UsageError: they may not be read.

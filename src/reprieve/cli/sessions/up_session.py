@@ -2,7 +2,7 @@
 
 The operator and the page run as child processes, the operator as it does in production. What is
 shown is a live view, or one line per transition. It is over at a signal, after a time, or when
-going on makes no sense.
+continuing makes no sense.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ __all__ = ["Demo", "UpOptions", "UpSession"]
 
 _METRICS: Final = "GPU_PREEMPTION_METRICS_ENDPOINT"
 _REFRESH: Final = SECOND // 4
-#: How much of the past watches of the demo can go on from.
+#: How much of the past watches of the demo can continue from.
 _HISTORY: Final = 5 * MINUTE
-#: A line of the operator's log that says what a GpuWorkload has become.
+#: A line of the operator's log that states what a GpuWorkload has become.
 _TRANSITION: Final = re.compile(r" INFO [\w.]+: \S+/\S+: \w+ -> \w+ \(")
-#: Where its operator answers pods that ask for notice.
+#: Where its operator answers pods that request notice.
 _NOTICES: Final = re.compile(r"notice server listens on port (\d+)")
 _TROUBLE: Final = re.compile(r" (ERROR|CRITICAL) |^Error: ")
 _TO_SEE: Final = (
@@ -122,7 +122,7 @@ class UpSession:
         self._scenario = scenario
         self._stop = stop
         self._operator: OperatorProcesses | None = None
-        self._notices = ""  # address where pods ask for notice
+        self._notices = ""  # address where pods request notice
         self._printed = 0  # transitions that have been printed
         self._queues: dict[str, str] = {}  # the last line that was printed, by ClusterQueue
         self._last_step = "starting"

@@ -170,7 +170,7 @@ def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
 def _next_steps(outcome: Outcome, diagnosis: Diagnosis) -> list[str]:
     """Return what to do, the changes that were tried first, else what helps in general.
 
-    Of what fits nowhere, waiting is never said to help.
+    Of what fits nowhere, waiting is never stated to help.
     """
     if outcome.verdict is Verdict.NEVER_FITS:
         # Then a change was tried with one pod of them, and would help that one alone.

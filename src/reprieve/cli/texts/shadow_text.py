@@ -1,7 +1,7 @@
 """An answer of `reprieve shadow` for people: what it cannot know, sums, and what is different.
 
 The decisions of several planes for one demand are one line. Of those that differ at most 25 lines
-are shown unless all are asked for.
+are shown unless all are requested.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 3. Access for administration takes no device from anybody: it is not counted.
 
 A class has the name of the extended resource that it stands for, else its implicit one, so that a
-device has one name however it was asked for. Source: specification 21.9; resource.k8s.io/v1.
+device has one name however it was requested. Source: specification 21.9; resource.k8s.io/v1.
 """
 
 from __future__ import annotations

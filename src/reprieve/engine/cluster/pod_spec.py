@@ -176,7 +176,7 @@ class PodClass:
     scored_cpu: int = 0
     scored_memory: int = 0
     host_ports: tuple[HostPort, ...] = ()
-    node_name: str = ""  # asked for by a pod that is not bound yet
+    node_name: str = ""  # requested by a pod that is not bound yet
     node_selector: Labels = ()
     node_affinity: tuple[NodeTerm, ...] | None = None
     preferred_node_affinity: tuple[Weighted[NodeTerm], ...] = ()

@@ -31,7 +31,7 @@ def apply_pod(state: State, row: PodRow) -> None:
             end_pod(state, other)
         state.pod_names[key] = row.uid
         pod = state.pods[row.uid] = HeldPod(row, key)
-        # Nobody waits for one that was not there before, and nothing was done to it.
+        # No work waits for one that was not there before, and nothing was done to it.
         _add(state, pod)
         return
     old = pod.row

@@ -7,7 +7,7 @@ comes to a node, a budget, what pods are spread by. Whatever is not known to be 
 
 Not counted: a pending pod, beside its nomination; a group of which no pod has a node; the fields of
 a pod that say when it started, failed or saved, and whose it is: they order victims, and rule none
-out, unless the policy asks for the time, in which case a unit is told when to try again.
+out, unless the policy requests the time, in which case a unit is told when to try again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the engine knows of a cluster: one immutable row per object.
 
-Rows hold facts only, in base units (milli-CPU, bytes, counts, seconds). What a pod's spec says is
+Rows hold facts only, in base units (milli-CPU, bytes, counts, seconds). What a pod's spec states is
 defined in `pod_spec` and read from here as well; the columns of `Cluster` refer to it by number.
 `version` orders the events of one object. Source: the design's "State that can be trusted";
 specification of the scheduling plane, sections 2 and 21.
@@ -74,7 +74,7 @@ PODS: Final = "pods"  # every pod requests one of them
 CPU: Final = "cpu"  # milli-CPU
 MEMORY: Final = "memory"  # bytes
 STORAGE: Final = "ephemeral-storage"  # bytes
-WITH_GROUP: Final = "with-group"  # what a pod says that goes only with all of its group
+WITH_GROUP: Final = "with-group"  # what a pod states that goes only with all of its group
 COMPOSITE: Final = "compositepodgroup:"  # what keys of composite groups begin with
 
 
@@ -123,16 +123,16 @@ class PodRow:
     claims: tuple[tuple[str, str | None], ...] = ()
     owner: tuple[str, str] = ("", "")
     gang: str = ""  # namespace/name of the gang of an older front door (gang jobs, 1.2)
-    gang_says: Labels = ()  # the annotations that say what that gang is
+    gang_says: Labels = ()  # the annotations that state what that gang is
     released: tuple[str, ...] = ()  # the annotations that an earlier binding in a gang has left
     phase: str = ""  # of members of such gangs, as are the names of all their owners
     owners: tuple[str, ...] = ()
     workload: str = ""  # namespace/name of the Kueue Workload that it runs for
-    checkpoint: int = 0  # Unix seconds of the last one, 0 where none was said
+    checkpoint: int = 0  # Unix seconds of the last one, 0 where none was stated
     protection: str = ""  # PriorityClass that counts for it as a victim, if it is in no group
     disruption: str = ""  # WITH_GROUP: goes only with all pods of its group
     # Seconds from its start for which it is no victim, if it is in no group: None where nothing is
-    # said, -1 for what cannot be read. The same in the rows below.
+    # stated, -1 for what cannot be read. The same in the rows below.
     min_runtime: int | None = None
     generation: int = 0
     controller: str = ""  # uid of the controller
@@ -160,7 +160,7 @@ class NodeRow:
     """A node. `allocatable` in base units, `pods` included.
 
     `unready_since`: of a node that is not ready, when it ceased to be, Unix nanoseconds; None where
-    no condition says whether it is.
+    no condition states whether it is.
     """
 
     uid: Uid
@@ -199,7 +199,7 @@ class GroupRow:
     deleting: bool = False
     scheduled: bool = False  # PodGroupInitiallyScheduled is True
     composite: bool = False
-    checkpoint: int = 0  # Unix seconds of the last one of all members, 0 where none was said
+    checkpoint: int = 0  # Unix seconds of the last one of all members, 0 where none was stated
     protection: str = ""  # PriorityClass that counts for it as a victim
     floor: int = 0  # pods of which fewer are of no use, -1 for one that cannot be read
     min_runtime: int | None = None
@@ -323,8 +323,8 @@ class NamespaceRow:
 class PriorityClassRow:
     """A PriorityClass: its value, and the minimum runtime of pods that name it.
 
-    `delay`: nanoseconds that they wait before they preempt, None where it does not say.
-    `notice_max`: seconds for which they may be told at most, None where it does not say.
+    `delay`: nanoseconds that they wait before they preempt, None where it does not state.
+    `notice_max`: seconds for which they may be told at most, None where it does not state.
     """
 
     value: int

@@ -47,7 +47,7 @@ class Flag(IntFlag):
     """State of a placed pod."""
 
     DELETING = 1
-    PREEMPTED = 2  # deleting, and the scheduler's own DisruptionTarget says why (7.2)
+    PREEMPTED = 2  # deleting, and the scheduler's own DisruptionTarget states why (7.2)
     ASSUMED = 4  # bound by us, not seen yet
     WITH_GROUP = 8  # goes only with all pods of its group (`PodRow.disruption`)
 
@@ -102,7 +102,7 @@ class Snapshot:
     pod_labels: I32  # (slots,) index into labels
     pod_requests: I64  # (slots, resources)
     pod_start: I64  # (slots,) Unix seconds, NO_START where unknown
-    pod_checkpoint: I64  # (slots,) Unix seconds of the pod's last one, 0 where none was said
+    pod_checkpoint: I64  # (slots,) Unix seconds of the pod's last one, 0 where none was stated
     pod_flags: U8  # (slots,) Flag
     protections: Mapping[int, str]  # PriorityClass for the pod as a victim, by slot
     min_runtimes: Mapping[int, int]  # what pods say of theirs, in seconds, by slot

@@ -35,7 +35,7 @@ __all__ = ["NOWHERE", "Held", "HeldPod", "State"]
 NOWHERE: Final = 0  # the node number of free slots
 _FIRST: Final = (PODS, CPU, MEMORY, STORAGE)
 #: Resources that only pods name which have a column: a tenant invents as many as he likes, and each
-#: costs a number for every node and every pod. A pod that asks for one without fits nowhere.
+#: costs a number for every node and every pod. A pod that requests one without fits nowhere.
 _MOST_UNOFFERED: Final = 32
 
 

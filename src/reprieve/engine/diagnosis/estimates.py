@@ -70,8 +70,8 @@ class Estimate:
     Attributes:
         basis: what it rests on, None where there is none.
         at: the instant, if nothing that comes later is before it.
-        holder: whose end that is, and the `field` that says how long it runs.
-        measured: what measured waits say; None where they were not looked at.
+        holder: whose end that is, and the `field` that states how long it runs.
+        measured: what measured waits state; None where they were not looked at.
         where: whose waits were measured, in words.
         why: why there is none, in words.
     """

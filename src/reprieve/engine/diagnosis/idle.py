@@ -1,6 +1,6 @@
 """Why no workload is preempted for a demand in the idle plane.
 
-Idle work that holds what a demand asks for stays for one of three reasons that pass: it is within
+Idle work that holds what a demand requests stays for one of three reasons that pass: it is within
 its grace period, it goes for another demand, or its metrics are too old. Which of them is in the
 way is found by deciding again as if they were not, the fewest at once first; if all of that would
 not let the demand fit, it would not help. `counted_reasons` answers for all demands of an
@@ -58,7 +58,7 @@ _UNSERVED: Final = (
     outcome.Reason.NO_PLACEMENT,
     outcome.Reason.NO_PENDING_POD,
 )
-#: Another plane answers for it, or room is no help.
+#: Another plane answers for it, or capacity is no help.
 _NOT_ITS_DEMAND: Final = (
     outcome.Reason.NO_PENDING_POD,
     outcome.Reason.OWNED,

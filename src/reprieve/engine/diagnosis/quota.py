@@ -61,7 +61,7 @@ _OUTCOMES = {
     Outcome.BLOCKED: Reason.PODS_NOT_READY,
     Outcome.FAULT: Reason.SET_ASIDE,
 }
-#: What keeps those from being preempted who have the places that are asked for.
+#: What keeps those from being preempted who have the places that are requested.
 _OF_PLACES = {
     Cause.PROTECTION: Cause.PLACES_PROTECTED,
     Cause.PRIORITY: Cause.PLACES_BY_PRIORITY,
@@ -158,7 +158,7 @@ def reason_of(entry: Entry, holdings: Holdings) -> Reason | None:
     if entry.outcome is Outcome.NO_FIT:
         known = entry.assignment.no_fit_reason if entry.assignment is not None else None
         if known is not NoFitReason.WAITING_FOR_QUOTA:
-            # A scan that goes on has not seen all flavors, nor one of all pods the fewest.
+            # A scan that continues has not seen all flavors, nor one of all pods the fewest.
             known = severity(holdings, workload, entry.cluster_queue)
         return _NEVER.get(known, Reason.HELD_BY_OTHERS)
     reason = _OUTCOMES.get(entry.outcome)

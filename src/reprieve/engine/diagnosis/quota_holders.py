@@ -3,7 +3,7 @@
 A holder stays by the first rule that applies:
 
 1. it leaves already
-2. the policy of the workload's ClusterQueue preempts nobody there
+2. the policy of the workload's ClusterQueue preempts no work there
 3. its ClusterQueue uses no more than its own
 4. its priority
 5. a minimum runtime that is not over

@@ -28,7 +28,7 @@ class PlaceShortage:
     """Where capacity is short.
 
     Attributes:
-        values: what sentences need: `short`, and `wider` where a wider level has room.
+        values: what sentences need: `short`, and `wider` where a wider level has capacity.
         holders: who holds places in the domain with the most room.
     """
 

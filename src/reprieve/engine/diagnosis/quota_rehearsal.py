@@ -22,7 +22,7 @@ from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["Rehearsal"]
 
-#: One for each head of the queue, and for each flavor at which a scan goes on.
+#: One for each head of the queue, and for each flavor at which a scan continues.
 _CYCLES = 16
 
 

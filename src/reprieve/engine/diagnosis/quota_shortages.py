@@ -2,7 +2,7 @@
 
 A flavor is an alternative, so what is missing is told for each flavor that the pods of a set accept
 and that could ever have enough, the nearest first. What the sets before take is counted: each takes
-the first flavor with room for all of it, else the nearest. Source: specification of the quota
+the first flavor with capacity for all of it, else the nearest. Source: specification of the quota
 plane, sections 3 and 5.1.
 """
 
@@ -44,7 +44,7 @@ class Asking:
 class Shortage:
     """What is missing of one flavor, by resource in base units; `share` of what is requested.
 
-    `asked`: what the pod sets ask for.
+    `asked`: what the pod sets request.
     """
 
     pod_sets: str
@@ -83,7 +83,7 @@ def accepted_flavors(snapshot: Snapshot, asking: Asking, group: ResourceGroup) -
 def shortages(snapshot: Snapshot, workload: Workload, queue: int) -> tuple[Shortage, ...]:
     """Return what is missing, by pod sets and group, of each flavor, the nearest first.
 
-    Pod sets for which one flavor of a group has room lack nothing of it.
+    Pod sets for which one flavor of a group has capacity lack nothing of it.
     """
     config = snapshot.configuration.cluster_queues[snapshot.tree.names[queue]]
     chosen: Counter[FlavorResource] = Counter()

@@ -32,7 +32,7 @@ __all__ = ["QuotaFacts", "Trial", "attempt", "severity", "with_fewest_pods"]
 class QuotaFacts:
     """What there is to know: who holds quota, who waits, and what was stated last.
 
-    `entry` is what the last cycle that looked at the workload said of it, None where none did;
+    `entry` is what the last cycle that looked at the workload stated of it, None where none did;
     `ledger` is of who displaced whom. Neither is changed.
     """
 
@@ -72,7 +72,7 @@ def attempt(facts: QuotaFacts, workload: Workload, gone: Iterable[Holder] = ()) 
         return None
     snapshot = _telling(facts.holdings.snapshot()).without(gone)
     entry = Entry(_considered(workload), local.cluster_queue)
-    # No earlier scan of flavors goes on.
+    # No earlier scan of flavors continues.
     queues = Queues(Configuration(settings=snapshot.settings))
     nominations = Nominations(
         snapshot, facts.holdings, queues, facts.now, 0, facts.ledger, UNHURRIED

@@ -113,7 +113,7 @@ _ROWS: Final[Mapping[Reason, _Row]] = MappingProxyType(
     }
 )
 
-#: What may be said in each plane; the first of several dominates.
+#: What may be stated in each plane; the first of several dominates.
 REASONS: Final[Mapping[Plane, tuple[Reason, ...]]] = MappingProxyType(
     {plane: tuple(reason for reason in Reason if plane in _ROWS[reason].planes) for plane in Plane}
 )

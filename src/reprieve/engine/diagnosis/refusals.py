@@ -42,7 +42,7 @@ class NodeRefusal:
         names: the first of them, by name.
         subject: the taint, label, claim, resource, port or rule.
         there: what nodes have instead: values of the label, other devices.
-        asks: what the pod asks for of a resource, in base units.
+        asks: what the pod requests of a resource, in base units.
         most: what the largest of these nodes has of it, in base units.
         largest: the name of that node.
         room: how many of these nodes have room for the pod as they are.

@@ -4,7 +4,7 @@ What an attempt ended in holds the answer, so that this costs no decision and lo
 figures are added by `scheduling_figures`. Found are, and the first of their order is told
 (`reasons.REASONS`):
 
-| what the attempt or the gate says | reason |
+| what the attempt or the gate states | reason |
 | --- | --- |
 | the group's object, or one above it, is unknown | GroupMissing |
 | fewer pods than the minimum are there, or wait in Permit | GroupIncomplete |
@@ -13,11 +13,11 @@ figures are added by `scheduling_figures`. Found are, and the first of their ord
 | an error, a plugin that failed | SetAside |
 | a node is kept for it, and nothing is preempted | NominatedWaiting |
 | victims were chosen, or are on their way out | VictimsLeaving |
-| a rule about pods that are together refuses a node with room | SpreadOrAffinityBlocks |
+| a rule about pods that are together refuses a node with capacity | SpreadOrAffinityBlocks |
 | its policy is Never | PolicyNever |
 | pods of lower priority have just started, or are protected by a class | VictimsProtected |
 | it has not waited for long enough to preempt | VictimsProtected |
-| victims were looked for, and all of them together do not make room | NoVictimsSuffice |
+| victims were looked for, and all of them together do not free capacity | NoVictimsSuffice |
 | no pod is of lower priority | Full |
 """
 
@@ -87,7 +87,7 @@ STATIC: Final = frozenset(
     }
 )
 #: What depends on which pods are where. These filters come after the one of resources, so that a
-#: node that they refuse has room.
+#: node that they refuse has capacity.
 TOGETHER: Final = frozenset(
     {
         Rejection.SPREAD_LABEL,

@@ -2,11 +2,11 @@
 
 Worked out when somebody asks, over the snapshot as it is. Amounts are of resources alone, on the
 nodes that the pods accept; what ports, volumes, devices of claims and rules about pods that are
-together ask for is no amount.
+together request is no amount.
 
 * A pod lacks what is missing on the node where that is least: fewest resources, then the smallest
   part of its request, then the first by name.
-* A group lacks what the pods ask for that do not fit beside the others, in the topology domain
+* A group lacks what the pods request that do not fit beside the others, in the topology domain
   where most fit; only resources of which there is too little for the minimum count.
 """
 
@@ -228,7 +228,7 @@ def _named(snapshot: Snapshot, columns: I64, amounts: I64) -> dict[str, int]:
         for column, amount in zip(columns.tolist(), amounts.tolist(), strict=True)
         if amount > 0
     }
-    # That nodes have no more room for pods is told only where nothing else is missing.
+    # That nodes have no more capacity for pods is told only where nothing else is missing.
     return {name: n for name, n in found.items() if name != PODS} or found
 
 

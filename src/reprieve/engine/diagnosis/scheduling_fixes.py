@@ -12,7 +12,7 @@ others can become victims. In the order of what is tried, which is that of the a
 6. two constraints less, where nothing else was found.
 
 Halving takes for granted that less is never harder. What is returned was decided so; that nothing
-is returned says that no such change was found.
+is returned states that no such change was found.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Question:
     """A unit that waits, and all that its decision depends on, as for `Session`.
 
     `classes`: values and names of priority classes beside those of the snapshot, which has none
-    where no option asks for them. `imposed`: keys of node selectors that others set for its pods.
+    where no option requests them. `imposed`: keys of node selectors that others set for its pods.
     """
 
     snapshot: Snapshot
@@ -131,7 +131,7 @@ def fixes_for(
 ) -> tuple[Fix, ...]:
     """Return the changes that help, the smallest first; none is an answer, too.
 
-    `stop` says that nothing more is to be tried: what was found until then is returned.
+    `stop` states that nothing more is to be tried: what was found until then is returned.
     """
     pods = [uid for uid in question.unit.pods if uid in question.snapshot.pending]
     if found.reason in _NOTHING_TRIED or not pods:

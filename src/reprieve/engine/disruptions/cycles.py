@@ -3,7 +3,7 @@
 A hold lasts until the oldest of the last `limit` of those displacements is out of the window. When
 the same loop is found again within a window of the end of its last hold, it lasts for two windows
 from then, the next time for four, and so on up to a day, as far as the ledger goes back. What is
-held does not happen, so a hold is never longer than it was said to be.
+held does not happen, so a hold is never longer than it was stated to be.
 
 Source: specification of disruptions, section 4.1.
 """
@@ -55,7 +55,7 @@ class Cycles:
 
         Return whether there are any, by which somebody may be held now.
         """
-        # One that this row closes goes on from its victim, and comes this way for the nth time.
+        # One that this row closes continues from its victim, and comes this way for the nth time.
         if preemptor < 0 or not self._history.displaces(victim):
             return False
         history, at = self._history, self._history.at(row)

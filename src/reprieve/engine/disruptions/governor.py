@@ -8,7 +8,7 @@
    max(2 min, its start cost) * 2^(n-1) and at most an hour, n being 1 at the first time that is
    told: from preemptors that have no strictly higher priority, or from all.
 3. **Crash loops that evict.** A lineage that failed three times within `repeated_window`, each time
-   at most 5 minutes after it had displaced somebody (`crash_loops`), displaces nobody until the
+   at most 5 minutes after it had displaced somebody (`crash_loops`), displaces no work until the
    window has passed.
 4. **Without gain.** Who displaced a lineage `loop_limit` times and has none of what it gained is
    held from it: it got nothing since, as others profit each time, or lost it again by being
@@ -21,7 +21,7 @@ kubelet does with containers that fail: it tries again after `SHORTEST_PAUSE`, t
 on, at most `LONGEST_PAUSE`.
 
 Exempt are emergency priorities, and displacements by node failures and drains. What is asked for
-one's own nominal quota waits at most an hour from when a rule began to hold. Nobody waits longer
+one's own nominal quota waits at most an hour from when a rule began to hold. No work waits longer
 than until the instant that it was told: what is held does not happen, so nothing extends it.
 
 Pure, a fold over what is recorded: told the same again in any order it holds the same. A question

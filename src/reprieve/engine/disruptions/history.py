@@ -8,7 +8,7 @@ Rows, lineages and families are numbers here (a family has that of the lineage t
 first, and `UNKNOWN` where nothing is known of it), which hold until all is taken in again. Looks at
 one family cost the rows of that family; `edges` costs those of the window. Of rows that have left
 the ledger, and of who took part in them, is held what came since the last time that all was taken
-in: `worn` says when that is due again.
+in: `worn` states when that is due again.
 Source: specification of disruptions, sections 1 and 3.
 """
 
@@ -174,7 +174,7 @@ class History:
     def observe_late(self, row: int) -> bool:
         """Read a row that belongs before others; return whether that can be done by itself.
 
-        It can where it is nobody's doing, and says nothing of which lineages are one: its place
+        It can where it is nobody's doing, and states nothing of which lineages are one: its place
         among the rows of its victim is then all that depends on when it was told.
         """
         self._reach()

@@ -7,7 +7,7 @@ held against anybody: such rows have no preemptor, and count for the victim alon
 
 A ledger costs a row once (its number is inserted where it belongs, at the end as a rule), and rows
 of a window by bisection. Rows are columns (`rows`); what is returned of them is made when it is
-asked for. Those that have gone from the ledger stay there until `tidy`, for whoever goes by their
+requested. Those that have gone from the ledger stay there until `tidy`, for whoever goes by their
 numbers. Time comes with the rows. Source: specification of disruptions, section 3.
 """
 

@@ -11,7 +11,7 @@ A victim that is deleted comes back as another object. Objects are one lineage
 The label `reprieve.dev/lineage` merges lineages of a namespace and splits none. Weak links count
 against preemptors (`families.wide`), never for the protection of a victim (`families.narrow`).
 
-Nothing is looked up here: `intake` says who owns what.
+Nothing is looked up here: `intake` states who owns what.
 Source: specification of disruptions, section 1.
 """
 

@@ -14,7 +14,7 @@ more; the order in which they are chosen, first difference decides:
 2 bounds how often a cycle turns. When every edge of a cycle has happened `limit` times, the one
 that got there last happened exactly that often; so did the first edge of the cycle that is chosen,
 and it does not happen again before the oldest of these instants is out of the window. Whichever
-edges go on, the cycle as a whole turns at most `limit` times in any window. By 1 this holds for
+edges continue, the cycle as a whole turns at most `limit` times in any window. By 1 this holds for
 cycles without a strictly higher priority in them ("of equals").
 
 Costs O(edges) for each edge that is held. Source: specification of disruptions, section 4.1.

@@ -25,7 +25,7 @@ __all__ = [
     "budget_of",
 ]
 
-#: The preemptor where devices are wanted back and nobody waits for them.
+#: The preemptor where devices are wanted back and no work waits for them.
 NOBODY: Final = Participant(Lineage("nobody"))
 
 

@@ -59,7 +59,7 @@ class Names:
         self._hashes = array("I")
         self._slots = _empty(_LEAST_SLOTS)  # numbers, each one more
         self._mask = _LEAST_SLOTS - 1
-        #: Numbers of some that were asked for lately: to be looked at where calls are too dear.
+        #: Numbers of some that were requested lately: to be looked at where calls are too dear.
         self.lately: dict[str, int] = {}
         self._recent: dict[int, str] = {}
 

@@ -62,7 +62,7 @@ class Use:
 class HarmAccounts:
     """What is used of each budget.
 
-    `labels` returns those of a namespace. `emergency`: the priority from which nobody is held.
+    `labels` returns those of a namespace. `emergency`: the priority from which no work is held.
     """
 
     def __init__(self, emergency: Callable[[], int | None] = lambda: None) -> None:

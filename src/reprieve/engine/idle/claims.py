@@ -30,7 +30,7 @@ def before_each(
     order = {workload.key: demand_order(workload) for workload in snapshot.workloads}
     waiting = deque(sorted(reservations, key=lambda each: order[each.demand]))
     for plan in plans:
-        # A plan for nobody, or for somebody unknown, rests on no reservation.
+        # A plan for no work, or for somebody unknown, rests on no reservation.
         demand = _demand_of(plan)
         turn = None if demand is None else order.get(demand)
         made: list[Reservation] = []

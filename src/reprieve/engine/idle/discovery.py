@@ -16,7 +16,7 @@ An owner found with another uid than the reference names counts as missing (haza
 is never a root (H11). A reference is written by whoever creates the object that has it. So a root
 that can tell is asked: where it, or an object on the way to it, does not select its child, the way
 ends at that child, which is the root; one that lists its children and does not list this one yet is
-asked again. A root whose kind says nothing of its children is believed, and so is the way to it:
+asked again. A root whose kind states nothing of its children is believed, and so is the way to it:
 the controllers of such kinds may make what is between by rules of their own. Source: specification
 of the idle plane, sections 7 to 9.
 """
@@ -92,7 +92,7 @@ class Found:
     """The object that was read, with all its ownerReferences in their order.
 
     `selector`: which labels its children have; `children`: the uids of all of them that are at
-    work. Both are None for kinds that do not say so.
+    work. Both are None for kinds that do not state it.
     """
 
     ref: Reference
@@ -185,7 +185,7 @@ def resolve_root(
 ) -> Generator[Lookup, Answer, Root]:
     """Walk from `start` to the object without a controlling owner.
 
-    `known`: the start itself, when the caller has it already; it is not asked for then.
+    `known`: the start itself, when the caller has it already; it is not requested then.
 
     Raises:
         ResolutionError: one of its six kinds.
@@ -243,7 +243,7 @@ def owns(
 def selects_child(owner: Found, child: Found) -> bool:
     """Return whether an owner's kind and selector allow that `child` is one of its own.
 
-    True for kinds that do not say so. A Deployment controls ReplicaSets only, and the pods of a
+    True for kinds that do not state it. A Deployment controls ReplicaSets only, and the pods of a
     StatefulSet have its name and a number.
     """
     group, _ = group_version(owner.ref.api_version)

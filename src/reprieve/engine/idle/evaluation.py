@@ -4,7 +4,7 @@
    without a preemptor.
 2. Demands (phase PendingGpu), oldest first; where other planes of the process decide as well, by
    priority before that (`claims.demand_order`). What is in flight for a demand is credited, then
-   what is in flight for nobody, unless it was free before the demand came (its pods found it
+   what is in flight for no work, unless it was free before the demand came (its pods found it
    taken): GPUs freed under policy Always, and those freed for a demand that has let go. What
    remains is collected from eligible OnPressure workloads, oldest idle first, over all resource
    names at once, leaving out those that add nothing, until every pending pod has a node (fit Node),
@@ -15,8 +15,8 @@
    oldest among equals.
 
 Eligible: Idle with a timer that has reached the grace period, not claimed by a plan, and (unless a
-literal switch says otherwise) with fresh samples of all running GPU pods. Whom the governor of
-disruptions holds from a demand does not go for it, and under policy Always for nobody. Demand and
+literal switch states otherwise) with fresh samples of all running GPU pods. Whom the governor of
+disruptions holds from a demand does not go for it, and under policy Always for no work. Demand and
 victims are told apart by namespace/name and root uid. Same input, in any order, same result.
 
 For a demand that waits for quota of queues that are known (`snapshot.owned`: the quota plane owns
@@ -86,7 +86,7 @@ class _Run:
     idle: list[Workload] = field(default_factory=list)  # eligible, OnPressure, oldest idle first
     # The same as units, each with its members, by the root of the first member.
     units: dict[Uid, tuple[Workload, tuple[Workload, ...]]] = field(default_factory=dict)
-    reprieved: set[Uid] = field(default_factory=set)  # roots that were put back
+    reprieved: set[Uid] = field(default_factory=set)  # roots that were reprieved
     held: dict[Uid, Nanos] = field(default_factory=dict)  # roots left alone, until when
     budgets: dict[Uid, str] = field(default_factory=dict)
     roots: set[Uid] = field(default_factory=set)  # of eligible workloads: each counts once
@@ -94,7 +94,7 @@ class _Run:
     waiting: set[str] = field(default_factory=set)  # keys and names of all demands
     served: set[str] = field(default_factory=set)  # keys and names of the snapshot's served
     flights: dict[str, list[Workload]] = field(default_factory=dict)  # by _reclaimed_for()
-    pool: dict[str, int] = field(default_factory=dict)  # freed for nobody, not credited yet
+    pool: dict[str, int] = field(default_factory=dict)  # freed for no work, not credited yet
     pool_members: list[Workload] = field(default_factory=list)
     placed: list[Reservation] = field(default_factory=list)  # by this run
     covered: list[Reservation] = field(default_factory=list)  # those of them without a plan
@@ -163,7 +163,7 @@ def _reclaimed_for(run: _Run, workload: Workload) -> str | None:
     """Return for whom its GPUs are on their way now: "" for whoever waits next.
 
     They may be for a demand that has let go, or has found room elsewhere. Once the pods have ended,
-    a demand that has let go because it runs has the room; one that is gone has left it behind.
+    a demand that has let go because it runs has the capacity; one that is gone has left it behind.
     """
     whom = in_flight(workload, run.snapshot, run.policy, run.now)
     if not whom or whom in run.waiting:
@@ -448,7 +448,7 @@ def _note_settling(run: _Run, workload: Workload) -> None:
 def _room(run: _Run, demand: Workload, flying: Iterable[Workload]) -> Room:
     """Return what is free for this demand before victims are chosen, per node.
 
-    What leaves for it, or for nobody, counts; what earlier plans placed does not.
+    What leaves for it, or for no work, counts; what earlier plans placed does not.
     """
     room: Room = {node.name: dict(node.free) for node in run.snapshot.nodes}
     for workload in (*flying, *run.pool_members):

@@ -2,7 +2,7 @@
 
 Tried are: the smallest first, each unit alone, and the best set so far without one of its victims,
 whose pods may then be placed anew. The set with the fewest GPUs wins, that found first among
-equals; nobody of it can be put back. Source: the design's "Where the planes meet".
+equals; nobody of it can be reprieved. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A pod without a controller is its own root, so that a group of them has as many GpuWorkloads as
 pods. Each for itself would collect victims, more than the group needs, or only for some of it. So
 the waiting members of a gang are seen as one demand: the oldest of them by creation, then by
-namespace/name, asks for the GPUs of all. What was taken for a member earlier is for that one.
+namespace/name, requests the GPUs of all. What was taken for a member earlier is for that one.
 
 Who shares a claim of devices goes with all others that do: the devices come free with the last.
 
@@ -41,7 +41,7 @@ def gang_of(workload: Workload) -> str:
 def waits_since(waiting: Iterable[PodRow], otherwise: Nanos) -> Nanos:
     """Return since when the first of these waits: a pod, or a group with its last pod.
 
-    `otherwise`: where no pod says when it was made.
+    `otherwise`: where no pod states when it was made.
     """
     last: dict[str, Nanos] = {}
     for pod in waiting:
@@ -83,7 +83,7 @@ def joined(
 def tied(ties: Mapping[Uid, Sequence[str]]) -> dict[Uid, str]:
     """Return the unit of each root that has ties: the first of all ties that lead to each other.
 
-    A tie is what several go together for: a gang, or a claim of devices that they share.
+    A tie is what several are evicted together for: a gang, or a claim of devices that they share.
     """
     first: dict[str, str] = {}
 

@@ -2,7 +2,7 @@
 
 Each hazard of the specification's section 17 whose recommended handling changes an outcome has one
 switch, `gpuPreemption.literal.<name>`, off by default. H9 has no recommended handling (a demand
-counts its whole total, as section 13 says) and H14 changes costs only, so neither has a switch.
+counts its whole total, as section 13 states) and H14 changes costs only, so neither has a switch.
 `SWITCHES` is the one table: settings, documentation and tests read it.
 """
 

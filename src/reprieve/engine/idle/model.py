@@ -75,7 +75,7 @@ class Aggregation(StrEnum):
 class Fit(StrEnum):
     """What the fit check proves: a node for every pending pod, or the sum per resource name.
 
-    SUM is what the compatible system does: it knows no nodes, no free room and GPUs only.
+    SUM is what the compatible system does: it knows no nodes, no free capacity and GPUs only.
     """
 
     SUM = "Sum"
@@ -116,7 +116,7 @@ class TrackedPod:
 class PodRow:
     """What the idle plane needs to know of a pod.
 
-    `demand`: the scheduler says that a GPU resource is short (section 13). `nodes`: for a pod
+    `demand`: the scheduler states that a GPU resource is short (section 13). `nodes`: for a pod
     without a node, the names of the nodes that its selectors and tolerations admit; None means all.
     `started`: when it was accepted by its kubelet; `created`: when the object was made; `ends`:
     when the graceful end of a pod that is being deleted should be over. `group`: the pods of one
@@ -177,7 +177,7 @@ class Workload:
     `unit`: the group, `namespace/name`, with which it is evicted as a whole; empty for none.
     `precedence`: the priority of a demand that another plane of the process gives its room to, and
     of idle work where a debt asks for it.
-    Before `preempts_from` nobody is evicted for it. `rank`: by the order of victims of somebody
+    Before `preempts_from` no work is evicted for it. `rank`: by the order of victims of somebody
     else; the lower one goes first.
     """
 
@@ -275,7 +275,7 @@ class IdleSnapshot:
     They hold from the commit on, whether or not the victim's status shows it already. `served`:
     GpuWorkloads with a pod on a node; what was freed for them they may have. `holds`: roots that
     the governor of disruptions holds, by the demand from which it does, or the empty text where
-    they would go for nobody. `owned`: demands for which another plane of the process evicts.
+    they would go for no work. `owned`: demands for which another plane of the process evicts.
     `displaced`: demands that made room for others lately, where planes decide together; `debts`:
     what may go for the return of each, nobody where it has none.
     `busy_units`: groups that go as a whole, of which some pod is not idle, or has not opted in.

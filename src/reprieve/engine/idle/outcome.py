@@ -65,7 +65,7 @@ class Declined:
     """A workload for which, or to which, nothing happens, and why.
 
     `amounts`: what is missing per resource name (SHORT), what is on its way (COVERED), or what a
-    pod without a node asks for (NO_PLACEMENT; nothing where each has one, but not all together).
+    pod without a node requests (NO_PLACEMENT; nothing where each has one, but not all together).
     `until`: when time alone changes the answer.
     """
 

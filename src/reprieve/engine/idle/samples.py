@@ -7,7 +7,7 @@ the status, so an entry read back after a restart is adopted by the first partit
 several values of one GPU in one poll the highest counts.
 
 Freshness: a sample is fresh while its last poll lies within the policy's window. A workload is
-fresh when every running pod that asks for GPUs has samples and all of them are fresh: silence is
+fresh when every running pod that requests GPUs has samples and all of them are fresh: silence is
 not idleness. A GPU that its pod no longer reports stops counting after two windows.
 
 Source: specification of the idle plane, section 10 and hazards H2, H5, H6 and H13.
@@ -143,7 +143,7 @@ def aggregate(
 
     Pods without samples are left out; None when no pod has any. Sums are taken in the order of
     the entries, as the reference does: an exact sum would round some halves the other way.
-    `asked`: how many GPUs pods ask for; of one with more samples only so many count, the highest.
+    `asked`: how many GPUs pods request; of one with more samples only so many count, the highest.
     """
     means = [
         _sum(values) / len(values)

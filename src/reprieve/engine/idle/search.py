@@ -90,7 +90,7 @@ class Search:
         """Find how many of the useful ones are the fewest, with few searches for a placement.
 
         From the number with which the nodes that take some pod have the sum that is needed it goes
-        on by steps that double, then back by halves, since more room is never worse but where a
+        on by steps that double, then back by halves, since more capacity is never worse but where a
         search for a placement is cut off.
         """
         useful = [c for c in idle if c.root.uid not in self.chosen and self._useful(c)]

@@ -1,6 +1,6 @@
 """GPU vendors: which resource names are GPUs, which metric has their use, and its labels.
 
-AMD is what the guide describes and is always the default. The other entries say the same things
+AMD is what the guide describes and is always the default. The other entries state the same things
 about NVIDIA's and Intel's exporters, and about HAMi's monitor, which alone reports what a share of
 a GPU uses. Source: specification of the idle plane, sections 8 and 10 and
 hazard H6; idle signals, section 1.

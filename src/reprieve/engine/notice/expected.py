@@ -9,7 +9,7 @@ and the preemptor waits meanwhile with all of its devices, for the save where th
 else until the deadline. So many device-seconds of its wait count as one that is lost as they do in
 the quota plane (`engine.quota.targets.harm`). A plan waits once, for the longest: notice is given
 to those units with which loss and delay together are least; of equal sums to fewer. Only
-`harmOrder` asks for this. A save whose time is not known counts as long as the notice.
+`harmOrder` requests this. A save whose time is not known counts as long as the notice.
 
 Times are integers of one unit, nanoseconds or seconds, per device. Pure. Source:
 `docs/notice-decisions.md`.

@@ -1,6 +1,6 @@
 """How long the notice of a unit is before it is evicted.
 
-1. It is given what its pods ask for, at most an hour. Of pods that ask for different times the
+1. It is given what its pods request, at most an hour. Of pods that request different times the
    longest counts, since a unit has one deadline.
 2. Never more than the administrator allows in the plane and for the victim's queue or class, nor
    than the patience of the preemptor: `emergency` for one of at least the emergency priority,

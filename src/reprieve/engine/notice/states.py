@@ -75,7 +75,7 @@ class Notice:
 
     `deadline` and `extend_until`: as recorded; equal where nothing is extended. `speakers`: uids of
     the pods that are asked, `saved` those of them that have saved or ended. `extended`: to when it
-    was extended, 0 where it was not. `heard`: when a speaker said last that it was saving.
+    was extended, 0 where it was not. `heard`: when a speaker stated last that it was saving.
     """
 
     deadline: int

@@ -1,7 +1,7 @@
 """Filters and scores that a simulation has compiled, each for all pods that are answered alike.
 
 Pods of one class, labels and owner share them. A pod with claims of volumes has its own, and so has
-one with claims of devices, unless others ask for the same (`claims_alike`): then each of these is
+one with claims of devices, unless others request the same (`claims_alike`): then each of these is
 looked at once by itself when it is first asked about, as if its filters were compiled then.
 Source: specification 7.7, 21.6 and 21.9.
 """
@@ -72,9 +72,9 @@ class CompiledFilters:
 
     def __init__(self) -> None:
         self._by_key: dict[_Key, Compiled] = {}  # by class, or pod with claims
-        self._alike: dict[_Key, Compiled] = {}  # by what several of the latter ask for
+        self._alike: dict[_Key, Compiled] = {}  # by what several of the latter request
         self._each: list[Compiled] = []
-        self._asked: dict[Uid, _Key | None] = {}  # what pods with claims ask for, if others may
+        self._asked: dict[Uid, _Key | None] = {}  # what pods with claims request, if others may
         self._latest: tuple[Pending, Compiled] | None = None  # who was asked about last
 
     def of(self, view: View, pending: Pending) -> Compiled:

@@ -4,7 +4,7 @@ A plugin's `compile_*` function looks once at the view and returns what the pod 
 None when there is nothing to check (the plugin is skipped for this pod), or a `Refusal` that
 rejects every node with one reason (kube-scheduler's PreFilter). Afterwards `add` and `remove` keep
 it true while the simulation puts pods in and takes them out; removing what was added restores it
-exactly. Pods of one class and labels share their filters, those with claims if they ask for the
+exactly. Pods of one class and labels share their filters, those with claims if they request the
 same. Source: specification 7.7, 16, 17 and
 21.1.
 """

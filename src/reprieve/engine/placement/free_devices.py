@@ -34,7 +34,7 @@ class DevicesOfNodes:
         classes = {row.name: row for row in extended.values()}
         selectors = {name: _compiled(row) for name, row in classes.items()}
         names = {name: resource_of(name, extended) for name in classes}
-        # By node: each device with the names under which it can be asked for.
+        # By node: each device with the names under which it can be requested.
         self._devices: dict[str, list[tuple[DeviceId, tuple[str, ...]]]] = {}
         for node, parts in Published(slices).local.items():
             for _, devices in parts:

@@ -178,7 +178,7 @@ class Protection:
 class Policy:
     """All that a scheduling decision depends on besides the snapshot.
 
-    `second_reprieve_pass`: victims refused for a constraint that is not monotone are put back
+    `second_reprieve_pass`: victims refused for a constraint that is not monotone are reprieved
     together. `kep_messages`: conditions in KEP-5710's own words. `binary_search_priority`: only the
     lowest priorities that are needed are considered. `max_placements` and `topology_preemption`:
     for how many placements victims are chosen. `cascade_aware`: of two that do equal harm, the one

@@ -54,7 +54,7 @@ class Simulation:
     `nominated`: by node, pods that others have to fit beside there (`respect`); they count in no
     column and no score.
     `search_start`: where the next search begins when not all nodes are examined (17.1). `now`: Unix
-    seconds of the decision, 0 where the policy asks for none.
+    seconds of the decision, 0 where the policy requests none.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, profile: Profile) -> None:

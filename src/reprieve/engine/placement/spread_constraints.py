@@ -2,7 +2,7 @@
 
 Defaults are for pods without any constraint of their own. Their selector is that of all Services
 that select the pod, and of its ReplicaSet, StatefulSet or ReplicationController, ANDed; where these
-ask for nothing there are no defaults. Source: specification 21.6.
+request nothing there are no defaults. Source: specification 21.6.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What a controller holds: `state.Holdings` (who holds quota) and `queues.Queues` (who waits), both
 fed by events and configured with one `model.Configuration`. What it runs: `cycle.cycle` or
-`cycle.cycles`, whose entries (`entries.Entry`) say what has to be written. From the inside out:
+`cycle.cycles`, whose entries (`entries.Entry`) state what has to be written. From the inside out:
 
     model, amounts, requests, timing    values
     tree, shares                        the quota tree and dominant resource shares

@@ -3,7 +3,7 @@
 `cycle` decides and carries the decisions into `Holdings` and `Queues`: what got quota holds it,
 what is to be preempted counts as evicted, every other head is queued again or set aside. What has
 to be written to the API follows from the entries; what could not be written is taken back
-(`taking_back`). The room that is left at an entry's turn is in `room`, how its victims leave in
+(`taking_back`). The capacity that is left at an entry's turn is in `room`, how its victims leave in
 `evictions`, what nodes allow in `node_answers`; who holds quota gets places in `second_pass`.
 
 What deciding about one head raises is that head's: what was done for it is taken back, it is set
@@ -72,7 +72,7 @@ def cycle(
         now: the instant of all decisions.
         number: of the cycle; a bookmark lives from one to the next.
         ledger: of who displaced whom, where the governor is to be asked; changed.
-        proof: that preemptors fit on nodes, where that is asked for; changed.
+        proof: that preemptors fit on nodes, where that is requested; changed.
         pace: ends the decision about a head that takes too long.
         refusals: of earlier cycles, by which heads are refused without a search; changed. What is
             told of them is not of now.
@@ -118,7 +118,7 @@ def cycles(
 ) -> Iterator[CycleResult]:
     """Yield cycles back to back, at most `limit`, until they change nothing any more.
 
-    The scan of a head's flavors that goes on in the next cycle is a change; one that begins again
+    The scan of a head's flavors that continues in the next cycle is a change; one that begins again
     where it began before is none.
     """
     seen: set[str] = set()

@@ -2,7 +2,7 @@
 
 A flavor whose nodes are provided by a check has none of them when quota is reserved. The pods then
 get places in the first cycle in which every check is ready, on the flavors that they hold. Where
-nodes have no room yet the quota is kept, and each later cycle tries again.
+nodes have no capacity yet the quota is kept, and each later cycle tries again.
 
 Source: specification of topology-aware scheduling, section 6.6.
 """

@@ -52,7 +52,7 @@ class Outcome(StrEnum):
     NODE_FAILED = "node failed"  # and there is no other for its pods
     NODE_PREEMPTING = "node preempting"  # others are preempted for its pods on other nodes
     PLACED = "placed"  # once its checks were ready
-    UNPLACED = "unplaced"  # it keeps its quota, and nodes have no room for its pods yet
+    UNPLACED = "unplaced"  # it keeps its quota, and nodes have no capacity for its pods yet
     FAULT = "fault"  # deciding about it raised what nobody expected
 
 

@@ -2,7 +2,7 @@
 
 Only leaves that are host names are nodes. A node has failed for a workload:
 
-1. once it is gone, or no condition says whether it is ready
+1. once it is gone, or no condition states whether it is ready
 2. not ready, once no pod of the workload runs there; where a gate has it so, also or instead once
    it has been so for a fixed time, whatever runs there
 3. with a taint that the pods do not tolerate, or only for some seconds, once none of them runs
@@ -37,7 +37,7 @@ _FIXED_TIME: Final = 30 * SECOND
 class NodeCondition:
     """What is known of a node that is there.
 
-    `unready_since`: of one that is not ready, None where no condition says so.
+    `unready_since`: of one that is not ready, None where no condition states it.
     """
 
     taints: tuple[Taint, ...] = ()

@@ -8,7 +8,7 @@
 3. Those who wait for planned places are decided first, the oldest plan before the others: what is
    freed for one is not for another whose own victims still leave.
 4. Who fits once those are gone who are evicted already, whoever they were evicted for, waits for
-   them and preempts nobody, unless they do not end. What others are promised of their places is
+   them and preempts no work, unless they do not end. What others are promised of their places is
    counted as taken.
 5. Places that others, who have no quota either, kept for themselves when the victims were chosen
    are none that come free first: while its victims leave it awaits the places of its plan.

@@ -2,7 +2,7 @@
 
 Its quota is free, and its pods have no places: what stands in their way holds none itself, so that
 no rule of a queue evicts it. The scheduling plane of the process may preempt it for these pods, or
-it is idle. For each domain that would have room for them with all of it gone the pods are found
+it is idle. For each domain that would have capacity for them with all of it gone the pods are found
 that have to go (`MayGo`); of all domains the one is taken
 
 1. where idle work alone goes, then where lower priorities go as well;

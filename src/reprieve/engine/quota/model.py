@@ -339,12 +339,12 @@ class Workload:
     the uid of the job behind it, for messages. `replaces` is the key of the workload whose place it
     takes, being a larger slice of the same job. For its minimum runtimes, in seconds since the
     reservation, it is not preempted within its queue, or not reclaimed by others. `idle` says that
-    the idle plane knows it to hold GPUs without using them. `participant` is its lineage. It says
+    the idle plane knows it to hold GPUs without using them. `participant` is its lineage. It states
     itself up to when its work was saved last (`checkpoint`), and when the next save is to be good.
     `counts_from`: where notice is expected to spare what it has not saved, from when on its time
     counts as lost instead. `unhealthy_nodes` are nodes of its places that failed; `of_one_pod` says
     that a plain pod is all that it is, so that nothing makes it anew elsewhere. Before
-    `preempts_from` nobody is preempted for it. `rank`: by the order of victims of somebody else;
+    `preempts_from` no work is preempted for it. `rank`: by the order of victims of somebody else;
     the lower one goes first.
     """
 

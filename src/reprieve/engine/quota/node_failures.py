@@ -1,7 +1,7 @@
 """Workloads of whose places a node failed: other nodes for its pods, or an eviction.
 
 They keep their flavors and their quota. With `profile: best` others may be preempted for their pods
-(`replacement_victims`), else nobody is preempted for them. A replacement that is not
+(`replacement_victims`), else no work is preempted for them. A replacement that is not
 found ends the workload, so that it is queued and placed as a whole again. A workload that is one
 plain pod keeps what it has, since nothing would make that pod anew. One that lost a second node
 while the first waited for another is evicted; with `profile: best` all are replaced at once.

@@ -4,7 +4,7 @@ Every cycle takes the heads of all ClusterQueues, and one that goes back at once
 victims, or its ClusterQueue is a strict one) is the head of the next cycle, too. What it is
 nominated with follows from
 
-1. the workload itself, and where the scan of its flavors goes on
+1. the workload itself, and where the scan of its flavors continues
 2. the configuration
 3. who holds quota in its tree, and how much
 

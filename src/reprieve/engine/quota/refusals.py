@@ -8,7 +8,7 @@ once for each ClusterQueue, priority and state of the holdings, and are good for
 1. within its nominal quota: refused if it requests more than is free once all have gone
 2. beyond: others are preempted for what is within the nominal quota alone, so that it is refused
 if it
-   asks for more than is free once its own have gone, and besides for more than is left of its
+   requests more than is free once its own have gone, and besides for more than is left of its
    nominal quota then, or than is free once all have gone
 3. with `borrowWithinCohort`, or where age decides who is reclaimed, nothing can be told
 
@@ -18,10 +18,10 @@ borrow itself once its own have gone, in any order, so that the last to go may b
 that is worked out for each head, where all of a tree borrow of one flavor-resource with one weight.
 
 Amounts are bounds from above: nobody is refused who would get its quota. What is told of the
-refusal is the assignment of the first one, whose texts say what was missing then; so it is for
+refusal is the assignment of the first one, whose texts state what was missing then; so it is for
 those who decide and do not tell.
 
-It looks at heads that ask for one resource of one flavor, in a cohort without others below and
+It looks at heads that request one resource of one flavor, in a cohort without others below and
 without lending limits; about all else it knows nothing. Source: specification of the quota plane,
 sections 5, 6 and 7.
 """
@@ -54,7 +54,7 @@ _EXACT: Final = 2**43
 class Refusal:
     """What a head was refused with: an assignment of `amount` of one flavor-resource.
 
-    `names` are those of the pod sets; `bookmark` and `is_pending` say where the scan ended.
+    `names` are those of the pod sets; `bookmark` and `is_pending` state where the scan ended.
     """
 
     assignment: Assignment

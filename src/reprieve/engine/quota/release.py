@@ -2,7 +2,7 @@
 
 Asked where the idle plane and the quota plane decide together. Units of idle work, oldest first,
 are taken from the snapshot of what holds quota until all pod sets of the workload get their flavors
-without preemption and, where nodes are looked at, every pod has one. Who can be put back is put
+without preemption and, where nodes are looked at, every pod has one. Who can be reprieved is put
 back, the youngest first. The same is done from the smallest unit to the largest, with each unit
 alone, and with every set of up to seven units that holds fewer devices than the best so far; the
 set with the fewest devices is the answer, that of the oldest among equals.
@@ -18,7 +18,7 @@ What is released is not promised to the workload by anybody: others wait for the
 cycles that follow are played, and where they do not admit the workload nobody goes.
 
 Workloads for which idle work goes already come first: their victims are gone, and they hold what
-they ask for. While something that was evicted by quota still holds its own, nothing is decided,
+they request. While something that was evicted by quota still holds its own, nothing is decided,
 unless its eviction is refused.
 
 Source: the design's "Where the planes meet".
@@ -93,7 +93,7 @@ class PassedHalf(StrEnum):
 class Release:
     """The answer. `units`: names, oldest first, empty with `why`; `waits`: ask again later.
 
-    `half`: of the proof that passes, where nobody is evicted since the other one fails.
+    `half`: of the proof that passes, where no work is evicted since the other one fails.
 
     `placed`: every pod of the workload has a node with these gone; `mixed`: it has one once the
     scheduling plane has preempted others for it as well.

@@ -58,7 +58,7 @@ def least_lacking(snapshot: Snapshot, units: Sequence[Unit]) -> int:
     """Return how many devices at least have to be evicted for these units, whichever victims.
 
     Each node that has capacity for some of the largest pods lacks for one more what is left over of
-    it; only pods that ask for one kind of devices are counted.
+    it; only pods that request one kind of devices are counted.
     """
     pods = [snapshot.pending[uid] for unit in units for uid in unit.pods if uid in snapshot.pending]
     asked = [dict(e.row.pod_class.requests) for e in pods]

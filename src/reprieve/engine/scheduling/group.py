@@ -2,9 +2,9 @@
 
 1. pods that are being deleted or have a node already are dropped;
 2. the pods must agree with each other and with the group (`uniformity`);
-3. the queued pods are placed; when the minimum is met, what fits is bound and nobody is evicted;
-   the rest keeps the room that was made for the group;
-4. otherwise the profile's PodGroupPostFilter plugins run in order until one succeeds or says that
+3. the queued pods are placed; when the minimum is met, what fits is bound and no work is evicted;
+   the rest keeps the capacity that was made for the group;
+4. otherwise the profile's PodGroupPostFilter plugins run in order until one succeeds or states that
    nothing helps.
 
 Source: specification, sections 4 to 6, 9.5 and 13.

@@ -1,6 +1,6 @@
 """Chooses the victims of a pod group or a tree: the whole cluster is one domain.
 
-1. eligibility: the policy, then a preemption of ours that is still going on;
+1. eligibility: the policy, then a preemption of ours that is still continuing;
 2. potential victims: units of a lower priority;
 3. the empty-state test: with all of them gone, the group is placed once; if it cannot be, nothing
    is evicted;
@@ -221,7 +221,7 @@ class _Search:
     def place(self, within: Mask | None, spared: I64) -> GroupPlacing:
         """Place the preemptor on these nodes, all where None; with `harmOrder` where least is lost.
 
-        Where nobody is spared, and it does not fit like that, by scores.
+        Where no work is spared, and it does not fit like that, by scores.
         """
         units = self._without(spared)
         if not self.weighs:

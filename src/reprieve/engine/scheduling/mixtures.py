@@ -9,7 +9,7 @@ Of the sets that are tried, one is chosen:
 3. found first.
 
 Tried are all sets of up to five idle units. Of more of them: the shortest beginning that is enough,
-oldest first and smallest first, without those that can be put back, and each unit alone. Where
+oldest first and smallest first, without those that can be reprieved, and each unit alone. Where
 priority alone is enough, fewer sets are tried on more than 400 nodes.
 
 | enough alone | both are evicted together |

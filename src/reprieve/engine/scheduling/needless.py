@@ -1,7 +1,7 @@
 """Victims that are needless beside those of other pods of the same owner.
 
 Pods without a group are tried one after the other, each with the victims that are least for it
-alone. The victims of a later pod may make room for an earlier one as well, so that those of the
+alone. The victims of a later pod may free capacity for an earlier one as well, so that those of the
 earlier one would be evicted without benefit. Where several planes decide together the pods of one
 owner are one demand: the victims of each plan in turn, the most important first, are spared where
 the victims of the others suffice for all of its pods. Source: the design's "Where the planes meet".

@@ -90,7 +90,7 @@ class Sentence(Enum):
     CHILD_FAILED = auto()  # composite pod group evaluation failed due to child error: ...
     TOO_MANY_LEVELS = auto()  # the groups above NAME are more than N levels, or a circle
     CLAIMS_DEALLOCATED = auto()  # deallocation and deletion of ResourceClaims completed
-    SILENT = auto()  # a plugin that has nothing to say
+    SILENT = auto()  # a plugin that has nothing to state
     NOT_HELPFUL = auto()  # Preemption is not helpful for scheduling
     PLUGIN_FAILED = auto()  # error in "X" PodGroupPostFilter plugins: ...
 
@@ -177,8 +177,8 @@ def pods_of(victims: Sequence[UnitVictim]) -> I64:
 class Preemption:
     """What PostFilter found. `victims` are most important first; `nominated`: (pod, node name).
 
-    `unhelpful`: how many nodes say what, when a plain pod has no candidate; nodes that were not
-    examined are counted too. `reprieved`: units put back, by rule. `refused`: for `-v 6`, units
+    `unhelpful`: how many nodes state what, when a plain pod has no candidate; nodes that were not
+    examined are counted too. `reprieved`: units reprieved, by rule. `refused`: for `-v 6`, units
     that could not be put back with the first filter that refused. `placements`: how many were tried
     in the empty state. `gap`: per cent by which the victims' pods, their lost work with
     `harmOrder`, or their devices where several planes decide, exceed at most what has to go at this
@@ -264,7 +264,7 @@ class Held:
 class Attempt:
     """The end of one scheduling cycle of a unit.
 
-    `code`: SUCCESS when at least the minimum is placed and `members` say who is bound where.
+    `code`: SUCCESS when at least the minimum is placed and `members` state who is bound where.
     `status`: sentences of the group's (or a failing check's) status, in order; a plain pod's is its
     member's diagnosis. `plan`: set when victims are to be evicted. `parts`: of a tree all groups,
     composite ones too; `status` is then the root's. `spared`: who might have been preempted

@@ -1,7 +1,7 @@
 """Chooses the node where a plain pod fits without lower-priority units there.
 
 Each node is a domain of its own, on which the same steps run: all potential victims off, does the
-pod fit, then units are put back one at a time. All nodes are worked on at once (`sweep`), the k-th
+pod fit, then units are reprieved one at a time. All nodes are worked on at once (`sweep`), the k-th
 unit of every node in the k-th round; a pod with constraints that need whole filters is tried node
 by node (`one_node`). Both give the same candidates. With `harmOrder` a node is chosen as without it
 where the victims would go further otherwise (`reach`). Source: specification, section 8.

@@ -87,11 +87,11 @@ class Session:
 
     `plugins`: PodGroupPostFilter plugins by name, our own and those of others. `choose`: which of
     the nodes that pass is taken; by scores unless somebody wants it otherwise. `overdue`: victims
-    that should be gone by now; nobody waits for them, and no plan counts on them again. `gangs`:
+    that should be gone by now; no work waits for them, and no plan counts on them again. `gangs`:
     groups of older front doors by the key of their unit; `jobs`: how they preempt. `now`: Unix
     seconds, for a policy that is `timed`. `scorers`: placement scorers of others, by name.
     `preempt_pod`: preemption for a plain pod. `holds`: who is held from whom, and until when.
-    `waits`: units for which nobody is evicted yet.
+    `waits`: units for which no work is evicted yet.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Balanced placement: as many slices in the least used domain as possible, none nearly empty.
 
 Sets of siblings compete: the one that can give each of its domains the most slices wins, among
-equals the one with fewer domains. Where that finds nothing the ordinary search goes on.
+equals the one with fewer domains. Where that finds nothing the ordinary search continues.
 
 Source: specification of topology-aware scheduling, section 4.6.
 """

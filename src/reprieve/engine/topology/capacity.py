@@ -1,7 +1,7 @@
 """How many pods that are to be placed together the domains of a topology fit.
 
 The same counts from the leaves up that an assignment begins with (`counts`), read by domain: where
-the most room is, what is short of it, and at which wider level the pods would fit.
+the most capacity is, what is short of it, and at which wider level the pods would fit.
 
 Source: specification of topology-aware scheduling, sections 4.2 and 9 (1 and 7).
 """
@@ -32,7 +32,7 @@ class Capacity:
         need: how many slices of `meant.slicing.size` pods each.
         leaders: how many leaders, 0 or 1.
         counts: by level, from the widest.
-        excluded: how many leaves have room for no pod, by what keeps it out.
+        excluded: how many leaves have capacity for no pod, by what keeps it out.
     """
 
     tree: Tree

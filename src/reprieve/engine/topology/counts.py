@@ -84,7 +84,7 @@ def above(
 ) -> Counts:
     """Return the counts of `level` from those of the next one, `below`.
 
-    `weighed` says that there may be any affinity.
+    `weighed` states that there may be any affinity.
     """
     begins = tree.starts[level][:-1]
     pods, pods_beside = below.pods, below.pods_beside

@@ -72,7 +72,7 @@ def look_at(
 
     Args:
         tree: the leaves and what is free of them.
-        pods: what is asked for.
+        pods: what is requested.
         usage: what others use of it, all of it.
         flavor_tolerations: of the flavor, beside those of the pods.
         inside: the leaves of the domain that a replacement may not leave; None is all.

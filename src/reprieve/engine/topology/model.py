@@ -66,7 +66,7 @@ class Layer:
 class TopologyRequest:
     """What a pod set requests of a topology; `layers` are from the coarsest slices to the finest.
 
-    `unconstrained` None is a field that was not written. A request with none of the fields asks for
+    `unconstrained` None is a field that was not written. A request with none of the fields requests
     nothing (`explicit` is false).
     """
 

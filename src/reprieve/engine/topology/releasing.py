@@ -1,6 +1,6 @@
 """Which places a pod set keeps once some of its pods have finished and are not needed any more.
 
-A workload says how many of its pods are not needed, not which. Where all that it still needs are
+A workload states how many of its pods are not needed, not which. Where all that it still needs are
 there and each has its domain, what they do not use is free; before that it keeps everything, since
 a pod that is yet to be made has to find its place.
 

@@ -2,7 +2,7 @@
 
 The failed node's domain is taken out of the assignment and its pods are placed like others, inside
 the domain that the request binds them to; the workload's own usage, that of the failed node
-included, still counts. Nobody is preempted for it. A failed node that has a taint which its pods
+included, still counts. No work is preempted for it. A failed node that has a taint which its pods
 tolerate for some seconds only could take them again, and gets none.
 
 Several failed nodes are replaced at once: first every slice that lost pods is filled up in its own

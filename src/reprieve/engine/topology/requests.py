@@ -21,8 +21,8 @@ class TopologyRequestError(ValueError):
 class Meant:
     """A request on the levels of a topology.
 
-    `required` says that one domain of `level` has to take all; `climbs` that wider levels are
-    tried; `anywhere` that no level was asked for.
+    `required` states that one domain of `level` has to take all; `climbs` that wider levels are
+    tried; `anywhere` that no level was requested.
     """
 
     level: int

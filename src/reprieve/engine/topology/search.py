@@ -40,7 +40,7 @@ class Found:
 class NoRoom:
     """Why the search ended without a domain: `fits` slices (or leaders) at `level`.
 
-    `empty` says that the level has no domains.
+    `empty` states that the level has no domains.
     """
 
     level: int

@@ -2,7 +2,7 @@
 
 Where every pod has a rank the domains are handed out in the order of the ranks, so that neighbours
 are close to each other; where a pod has none, two have the same, or one that runs is not where its
-rank says, each domain takes the next pods until it is full.
+rank states, each domain takes the next pods until it is full.
 
 A rank comes from the number that the pod's controller gave it. Replicas that number their pods each
 anew have theirs one after the other, and of two pod sets that are placed together the numbers of

@@ -61,7 +61,7 @@ def displaced_units(
     Args:
         intent: the plan's record, with its victims.
         states: what became of each victim, by the uid of its root.
-        ended: when each was seen to be out of the way; of others their state says it.
+        ended: when each was seen to be out of the way; of others their state states it.
     """
     found = []
     for unit, victims in units_of(intent.spec.victims).items():

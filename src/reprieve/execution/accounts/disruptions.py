@@ -3,14 +3,14 @@
 1. When all victims of a plan are out of the way and its preemptor is served, or ten seconds later,
    and before its record is closed, what became of its units is written, each by one call. The name
    follows from the plan and the unit, so that whoever writes it a second time meets the first.
-2. No eviction and no closing waits for that. What cannot be written is owed: the record says so
+2. No eviction and no closing waits for that. What cannot be written is owed: the record states it
    (`disruptions_pending`), it is tried again with a growing pause, and by the next process too. A
    metric counts each failure.
 3. Nobody is told where the namespace is gone, or going.
 4. Work of other namespaces has a number instead of a name (`foreign_names`).
 5. Work that is displaced again and again is told so: in the status, in an event, and a metric
    counts such lineages. Nothing protects them.
-6. When the work runs again, its Disruption says since when (`returns`).
+6. When the work runs again, its Disruption states since when (`returns`).
 7. They stay for 168 hours, and 200 in a namespace; the oldest go first (`old_disruptions`).
 
 What was displaced when is folded from the records at each start (`recover`), for all planes alike.

@@ -10,7 +10,7 @@ part.
 
 A part that is too large is summed up by the day, without lineages, but for the last day: a month of
 1,000 tenants takes 2 MB at most. Only the leader appends, behind the fence. A part that cannot be
-written is tried again; nobody waits for it.
+written is tried again; no work waits for it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The ConfigMap `reprieve-harm-refused` holds a line for each budget and ClusterQueue: `[budget,
 queue, first, last]`, instants in nanoseconds. It is written a few seconds after a budget refuses a
-ClusterQueue for the first time, and while it goes on every ten minutes, behind the fence.
+ClusterQueue for the first time, and while it continues every ten minutes, behind the fence.
 """
 
 from __future__ import annotations

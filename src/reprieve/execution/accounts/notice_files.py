@@ -50,7 +50,7 @@ class NoticeFiles:
         self._client = client
         self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
         self._due = DueNotices(self._write, "the file", fence, clock)
-        # By notice and pod: what was written last, empty where the pod asks for no file.
+        # By notice and pod: what was written last, empty where the pod requests no file.
         self._written: dict[str, dict[str, str]] = {}
         notices.observers.append(self._notified)
 

@@ -4,7 +4,7 @@
    (`due_notices`).
 2. Ten minutes after its end an object is removed. Those that a former process left and this one
    knows nothing of go once all planes have taken their records over.
-3. Whoever was told and said nothing until the deadline is named in an event, `NoticeUnheard`.
+3. Whoever was told and stated nothing until the deadline is named in an event, `NoticeUnheard`.
 
 Source: the contract of notices in `docs/notice-reference.md`.
 """

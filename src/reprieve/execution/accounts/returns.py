@@ -1,6 +1,6 @@
 """When displaced work runs again, for the Disruption that reports it.
 
-Planes say what runs (`runs`): a pod that got a node, a Workload that was admitted, work of a root
+Planes state what runs (`runs`): a pod that got a node, a Workload that was admitted, work of a root
 that has started. It is the displaced work again where it is of the same lineage and began to
 run after that was chosen; of a unit of several objects as many have to run, and no object brings
 two units back. The instant goes into the Disruption with the call that makes it where it is known

@@ -7,10 +7,10 @@ A pod names this responder, `reprieve.dev/notice`, in `spec.evictionResponders`.
    deadline keeps that one.
 2. A heartbeat is written once a minute.
 3. Where the pod has saved, has ended, or its deadline has passed, `completionTime` is written: the
-   next responder, at last the one of the cluster, evicts it. This process evicts nobody here.
+   next responder, at last the one of the cluster, evicts it. This process evicts no work here.
 4. Where the eviction is canceled or its object deleted, a pod that is still there is pardoned.
 
-A pod that asks for no notice, or may have none, is answered for at once. Where the API is not
+A pod that requests no notice, or may have none, is answered for at once. Where the API is not
 served nothing happens; that is logged once, and looked for again. Source: KEP-4563.
 """
 

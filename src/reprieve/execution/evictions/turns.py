@@ -35,7 +35,7 @@ class Turn:
     """One Eviction. Instants are nanoseconds since the Unix epoch, 0 where there is none.
 
     `pod` and `pod_uid`: of its target. `state`: of this responder, empty where it is not named.
-    `heard`: its last heartbeat; `promised`: when it said that it completes; `completed`: when it
+    `heard`: its last heartbeat; `promised`: when it stated that it completes; `completed`: when it
     did. `requesters`: those that want the eviction.
     """
 

@@ -8,7 +8,7 @@
    who is preempted is known before the API server has answered.
 3. What could not be begun and is stored all the same, as an answer was lost, is abandoned.
 4. A plan that evicted nobody and is made again takes the place of its former record: many tries of
-   one plan are one record, whose attempt says how many they were.
+   one plan are one record, whose attempt states how many they were.
 5. A dry run is written once for each plan, and never closed.
 6. A closed record goes after its time to live, or above a cap, the oldest first (`Retention`).
 
@@ -87,7 +87,7 @@ class Recovered:
 
 
 class Book:
-    """The records of one plane. `retention` says anew each time how long they stay.
+    """The records of one plane. `retention` states anew each time how long they stay.
 
     `demands`: what the books of all planes of the process know of each demand.
 

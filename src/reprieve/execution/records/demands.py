@@ -4,7 +4,7 @@ A demand is known by the lineage of its preemptor, by the preemptor itself and b
 placed for it, so that a Workload and its pods are one; pods without an owner that are queued as a
 group have no lineage in common, and are known by their Workload as well (`workload_of`). A record
 counts while it is open, and for a while after it ended with somebody evicted: what is decided for
-its demand then goes on from it.
+its demand then continues from it.
 Source: the design's "Where the planes meet".
 """
 
@@ -65,7 +65,7 @@ class Demands:
     def written(self, record: str, spec: PreemptionSpec) -> None:
         """Record a demand whose record is about to be written, or was read.
 
-        One without stages is of a plane that decides alone: no other goes on from it.
+        One without stages is of a plane that decides alone: no other continues from it.
         """
         if spec.preemptor is None or spec.dry_run or not spec.stages:
             return

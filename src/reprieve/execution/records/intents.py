@@ -49,9 +49,9 @@ __all__ = ["IntentExists", "IntentLog"]
 log: Final = logging.getLogger("reprieve.execution")
 
 _PAGE: Final = 100  # records, of which those of earlier versions take up to half a megabyte each
-_MOST_SAVED: Final = 1_000  # of whom the status says what they lost after a save
+_MOST_SAVED: Final = 1_000  # of whom the status states what they lost after a save
 _LISTED: Final = 200  # victims that stand in the status of a plan in parts
-_LONGEST: Final = 256  # letters of what is said there about one
+_LONGEST: Final = 256  # letters of what is stated there about one
 _AT_ONCE: Final = 8  # records that are being removed
 
 
@@ -62,7 +62,7 @@ class IntentExists(ReprieveError):
 class IntentLog:
     """Reads and writes the intents of one operator namespace.
 
-    What it returns comes without the input of the decision, which nobody needs here, and which is
+    What it returns comes without the input of the decision, which no work needs here, and which is
     most of a record: thousands of them at once would take more room than all else. Writes of a
     status leave what is stored of it alone.
     """

@@ -105,7 +105,7 @@ class StoredParts:
         try:
             await writer.create(PREEMPTION_PARTS, part, _PartHead)
         except AlreadyExists:
-            # Its name says its content: an earlier try, whose answer was lost.
+            # Its name states its content: an earlier try, whose answer was lost.
             return
 
     async def _write_inputs(

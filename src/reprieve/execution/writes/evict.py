@@ -75,7 +75,7 @@ class Result(StrEnum):
 class Eviction:
     """The result and, for people, why; `rule`: the right to add where one is missing.
 
-    `away`: of one that has failed, the API server had no answer, which says nothing of the root.
+    `away`: of one that has failed, the API server had no answer, which states nothing of the root.
     """
 
     result: Result
@@ -132,7 +132,7 @@ async def obstacle(
 
     Nothing is changed. With `ask` the API server is asked whether a deletion is permitted: in a set
     of several, one that must stay would make the eviction of the others pointless. The rights that
-    the other actions need are always asked for, as operators often lack them.
+    the other actions need are always requested, as operators often lack them.
     """
     root = victim.root
     try:

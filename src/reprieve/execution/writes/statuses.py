@@ -7,7 +7,7 @@
    written without having been read whole (pods and pod groups, which others write all the time),
    the uid alone is named.
 
-Nobody is evicted or moved by a status. The client is one whose writes are fenced. Source: the
+No work is evicted or moved by a status. The client is one whose writes are fenced. Source: the
 design's "State that can be trusted"; the API conventions, "Concurrency Control and Consistency".
 """
 

@@ -46,9 +46,9 @@ T = TypeVar("T")
 
 _WORKLOAD: Final = "kueue.x-k8s.io/workload"
 _GROUP: Final = "kueue.x-k8s.io/pod-group-name"  # of a Workload with the same name
-#: Labels and annotations that say what the pod belongs to.
+#: Labels and annotations that state what the pod belongs to.
 _BELONGING: Final = NAMING | {_WORKLOAD, _GROUP}
-#: Of a pod's annotations those that are read whatever else it says; gangs have more.
+#: Of a pod's annotations those that are read whatever else it states; gangs have more.
 _NOTES: Final = _BELONGING.union(
     (
         LAST_CHECKPOINT,
@@ -126,7 +126,7 @@ def counted_pod_row(pod: PodObject) -> PodRow:
     """Return what must not be lost of a pod that `pod_row` fails to read.
 
     That is what it takes of its node, whom it goes with and whose victim it may be; a part of this
-    that cannot be read either counts as not said. A pod that waits is not placed, since where it
+    that cannot be read either counts as not stated. A pod that waits is not placed, since where it
     may go is unknown.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status

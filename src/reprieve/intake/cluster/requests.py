@@ -1,7 +1,7 @@
 """What a pod requests of a node, for the filter and for the scores.
 
 The sum is that of `objects.pod_sum` (specification 21.4); beside overhead, behind the gate
-DRANodeAllocatableResources, what the pod's claims take of its node is added, as the status says.
+DRANodeAllocatableResources, what the pod's claims take of its node is added, as the status states.
 
 A container, and the pod level, counts the maximum of spec, allocated and actuated, as far as the
 status tells; the spec is left out while a resize is infeasible. For scores a container without

@@ -1,6 +1,6 @@
 """Writes one Event after the other for the recorder: attempts, refusals, and what is dropped.
 
-An answer that may come otherwise is asked for again a few times. A namespace that goes away, or in
+An answer that may come otherwise is requested again a few times. A namespace that goes away, or in
 which nobody may write events, would refuse everything else that is said there, so that nothing more
 is sent for a while. Source: the API server's answers, 403 and, of a namespace that is gone, 404.
 """

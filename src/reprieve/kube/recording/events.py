@@ -3,7 +3,7 @@
 An event names an action and, where there is one, a related object; its time is `eventTime`, and the
 old fields stay empty. The same thing again within six minutes (same regarding with its
 resourceVersion, related, type, reason and action; of those that are told `apart` also note and
-annotations, since there each of them says something of its own) becomes the series of the first
+annotations, since there each of them states something of its own) becomes the series of the first
 one, written at its first repetition and then at most once a minute. A note is cut where the API
 takes no more. Recording never waits or fails: what cannot be written, or is about a namespace that
 has refused events lately, is dropped and counted. Warnings go first, and all within a budget that

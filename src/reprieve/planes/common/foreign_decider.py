@@ -35,7 +35,7 @@ __all__ = [
     "status_writes",
 ]
 
-_LONGEST: Final = 10 * MINUTE  # that a Lease counts without a renewal, whatever it says
+_LONGEST: Final = 10 * MINUTE  # that a Lease counts without a renewal, whatever it states
 _SHOWN: Final = 80  # characters of a holder's name
 _OURS: Final = "reprieve"
 #: Command lines that people write statuses with; they decide nothing.

@@ -2,17 +2,17 @@
 
 | step | who |
 | --- | --- |
-| something is asked for, or its instant has come | whoever calls `ask`, `ask_at` |
+| something is requested, or its instant has come | whoever calls `ask`, `ask_at` |
 | what comes together is decided together | the loop, for the time of its `Pace` |
 | what was decided before is carried on | the plane, in `before` |
-| is anything in the way of deciding? | the plane, in `held_back`; said once for each reason |
+| is anything in the way of deciding? | the plane, in `held_back`; stated once for each reason |
 | snapshot, decision in the solver thread, effects, carrying out | the plane, in `decide` |
 | a fault of ours: all is decided again after a pause, longer each time in a row | the loop |
 
-Asking is level-triggered: at most one turn is pending, however often it was asked for. Whom a fault
+Asking is level-triggered: at most one turn is pending, however often it was requested. Whom a fault
 concerns is set aside by the plane, which knows its units; the loop sees what is nobody's own. Each
 plane has a loop and a solver thread of its own: a decision that has to be stopped, or left to
-itself, holds up nobody else's. Source: the design's "How data flows" and "Processes and time".
+itself, holds up no other work's. Source: the design's "How data flows" and "Processes and time".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Records are watched in a process in which not all planes run. One counts while it is open, unless it
 is a dry run or of a plane of this process, whose book knows it earlier. A demand is known by its
 lineage, its objects and its pods, as a record names them. Without the right to read records, or
-where they are not served, nobody else counts as evicting. Source: the design's "Where the planes
+where they are not served, no other work counts as evicting. Source: the design's "Where the planes
 meet".
 """
 

@@ -90,7 +90,7 @@ async def recovered(
 ) -> None:
     """Adopt the open intents of a former process, and try again until that is done.
 
-    Nobody is evicted before what was begun is known.
+    No work is evicted before what was begun is known.
 
     Raises:
         Deposed: the fence is closed.

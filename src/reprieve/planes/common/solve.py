@@ -1,11 +1,11 @@
 """One solver thread: decisions over immutable snapshots, beside the event loop, and their limit.
 
-A decision says what it is at (`at_work_on`). One that is at the same thing for longer than the
+A decision states what it is at (`at_work_on`). One that is at the same thing for longer than the
 limit is stopped: `DecisionStopped` is raised inside of it, at its next step of Python, and nothing
 of what it has done is used. A thread in which that does not help, since it is in C code, asleep or
 keeps whatever is raised, is left to itself and a new one takes its place; where several are left
 like that at the same time the process has to end (`DecisionLimit.give_up`). The limit is counted in
-turns of the event loop, so that time in which the whole process was stopped counts for nobody. A
+turns of the event loop, so that time in which the whole process was stopped counts for no work. A
 turn in which all records were walked over for garbage (a second at 650,000 of them, with no thread
 running) does not count either: that is nobody's decision. Eight are excused at one thing, so that
 one that has all collected again and again is stopped all the same.
@@ -317,7 +317,7 @@ class Solver:
         return [Accused(self._plane, each) for each in what if each]
 
     def _note(self, job: _Job, what: str) -> None:
-        # What a thread is at that was left to itself says nothing of the one that is waited for.
+        # What a thread is at that was left to itself states nothing of the one that is waited for.
         if job is self._job:
             self._limit.noted(self._plane, what, threading.get_native_id())
 

@@ -28,7 +28,7 @@ async def assemble(given: Surroundings) -> Assembled:
     """Return the plane.
 
     Raises:
-        Stopped: the process is to stop before the API server said which rights there are.
+        Stopped: the process is to stop before the API server stated which rights there are.
     """
     client, clock = given.client, given.clock
     if not given.options.dry_run:

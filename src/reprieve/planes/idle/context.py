@@ -31,9 +31,9 @@ _SAID: Final = 10_000
 class IdleContext(PlaneContext):
     """One running idle plane.
 
-    `read_only` says in one line why nothing is written (beside a live Kaiwo), empty when we do.
+    `read_only` states in one line why nothing is written (beside a live Kaiwo), empty when we do.
     `stepped`: when the wall clock was stepped last, monotonic.
-    `measured` gives each poll what exporters are asked for else.
+    `measured` gives each poll what exporters are requested else.
     `config` is the tier of the KaiwoConfig, replaced whenever that object changes.
     """
 
@@ -44,7 +44,7 @@ class IdleContext(PlaneContext):
     read_only: str = ""
     config: Tier = field(default_factory=lambda: kaiwo_config_tier(None))
     governor: Governor = field(default_factory=Governor)
-    # When something was said that need not be said again soon, monotonic; oldest first.
+    # When something was stated that need not be stated again soon, monotonic; oldest first.
     said: dict[str, Nanos] = field(default_factory=dict)
 
     @property

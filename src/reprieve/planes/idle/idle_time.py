@@ -3,7 +3,7 @@
 `idleSince` is a wall instant, and who subtracts it from now believes the wall clock and that nobody
 used a device in between. Of an instant that this process finds, the time until then is believed (a
 former process wrote it); from then on only time counts that passed by the monotonic clock while
-polls came in. Where `idleSince` says more than that, it is set to what was seen.
+polls came in. Where `idleSince` states more than that, it is set to what was seen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Idle work that its users keep: it reported so within its notice, and is spared for a while.
 
 It is spared once, for as long as the administrator allows, and again only after it was at work: who
-never works cannot hold GPUs by saying so. Of 10,000 the newest are known; a new process knows
+never works cannot hold GPUs by stating it. Of 10,000 the newest are known; a new process knows
 nobody. Source: the contract of notices in `docs/notice-reference.md`.
 """
 

@@ -3,7 +3,7 @@
 What a change makes due is in `changes`. Three level-triggered loops share one event loop. `resolve`
 finds the root of every GPU pod; `follow` keeps one GpuWorkload for each root that opted in;
 `reconcile` takes a GpuWorkload through its phases; the evaluator decides who is preempted. Nothing
-is done before every required kind has synced, and a failure over one object puts off that object
+is done before every required kind has synced, and a failure over one object delays that object
 only.
 """
 

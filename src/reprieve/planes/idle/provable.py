@@ -26,7 +26,7 @@ async def with_provable_fit(client: Client, start: StartUp) -> StartUp:
     """Return the settings with the fit check that this process has the rights for.
 
     Raises:
-        ApiError: the API server did not say which rights there are.
+        ApiError: the API server did not state which rights there are.
     """
     if start.fit_given or start.policy.fit is not Fit.NODE:
         return start

@@ -111,7 +111,7 @@ class Reconciler:
             return
         self._note_release(held, pods, now)
         if context.read_only:
-            # Another operator decides: what its status says is what we go on from later.
+            # Another operator decides: what its status states is what we continue from later.
             return
         self._workloads.settle(held)
         kueue = [workload for pod in pods for workload in self._kueue_of(pod.uid)]

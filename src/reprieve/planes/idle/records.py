@@ -3,7 +3,7 @@
 A running cluster has tens of thousands of pods and only their GPUs, owners and phase matter here,
 so the wire structs are dropped as soon as they are read; what is kept of a pod beyond its row are
 the scheduler's words while it is Pending. Strings that repeat are interned, and pods of one
-template share what they ask for, which is worked out once for all of them.
+template share what they request, which is worked out once for all of them.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ _LONGEST_TEMPLATE: Final = 4_096  # bytes of JSON
 class PodRecord:
     """A pod: its row without demand, its owners, and the whole of it while it is Pending.
 
-    `checkpoint`: Unix seconds of the last one that it says, 0 for none. `labels`: of a pod that
-    asks for GPUs, for what its owners select. `asked`: its GPUs without those of claims. `claims`:
-    the names of its ResourceClaims; of those that hold or ask for GPUs `claimed` has the resource
+    `checkpoint`: Unix seconds of the last one that it states, 0 for none. `labels`: of a pod that
+    requests GPUs, for what its owners select. `asked`: its GPUs without those of claims. `claims`:
+    the names of its ResourceClaims; of those that hold or request GPUs `claimed` has the resource
     names that it waits for, and `shared`, as `namespace/name`, which are named by other pods, too.
     `part`: the resource name by which it requests a share of a GPU, empty for whole ones.
     `priority`: as the API server has resolved it. `speaks`: it answers a notice for its unit.
@@ -232,7 +232,7 @@ class ConfigRecord:
 class KueueRecord:
     """A Kueue Workload without its templates.
 
-    `gpus`: what its pods ask for beside claims, if it has any. `claims`: of each pod set with
+    `gpus`: what its pods request beside claims, if it has any. `claims`: of each pod set with
     claims the number of its pods, and what they name.
     """
 

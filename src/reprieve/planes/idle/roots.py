@@ -2,7 +2,7 @@
 
 Chains are walked with the engine's sans-IO walk; objects between pod and root are remembered by
 uid, so that the second pod of a Job costs no read (hazard H14). Roots are read again at every
-polling interval, because the rights that the guide asks for are get and delete, not watch: a
+polling interval, because the rights that the guide requests are get and delete, not watch: a
 changed annotation and a vanished root are seen within one interval. Kinds with many roots are
 read by lists where the operator may list them. Source: specification of the idle plane, section 7.
 """
@@ -78,7 +78,7 @@ class Roots:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         # Objects met between pods and roots, by uid; forgotten when no pod leads through them.
         self._between: dict[str, Found] = {}
-        # One lock for each object that is being asked for now.
+        # One lock for each object that is being requested now.
         self._asking: dict[str, asyncio.Lock] = {}
         self._facts: dict[str, RootFacts] = {}
         # What roots select, by uid; None where the kind does not say. Of all that are known, since

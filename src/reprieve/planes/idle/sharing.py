@@ -1,10 +1,10 @@
 """How the GPUs of a workload are shared with work that is not its own, as far as is known.
 
 1. `SameDevice`: an exporter reports one device, by its UUID, for pods of others, too.
-2. `TimeSlicing`, `MPS`: the labels of a node say so of the resource that a pod of it holds there.
+2. `TimeSlicing`, `MPS`: the labels of a node state it of the resource that a pod of it holds there.
    Labels of MIG profiles are their own, and older releases of GPU feature discovery, which know
    time-slicing alone, state only how many replicas there are.
-3. `Share`: its pods ask for shares of a GPU.
+3. `Share`: its pods request shares of a GPU.
 
 Pods that share a claim of devices are evicted together, so that what is reported of the device is
 right for all of them; nor is anything missing where an exporter reports each share.

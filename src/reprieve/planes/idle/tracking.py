@@ -1,7 +1,7 @@
 """Which roots are tracked: a GpuWorkload for each that opted in, and its overrides.
 
 A root is tracked while its own or its namespace's annotations have any key with the prefix. What
-the annotations say goes into the GpuWorkload's spec and follows them; fields that were edited by
+the annotations state goes into the GpuWorkload's spec and follows them; fields that were edited by
 hand stay. When all annotations of a root go away, so does the GpuWorkload that was made for them.
 A value that is not accepted is named in a Warning event on the root and gives way to the next
 tier. Source: specification of the idle plane, sections 4, 5, 6 and 9.
@@ -61,7 +61,7 @@ class Tracking:
     """Makes, follows and ends GpuWorkloads.
 
     `changed` has a GpuWorkload looked at; `overtaken` has a root, by uid, followed again soon: what
-    its annotations say met a newer version of its GpuWorkload.
+    its annotations state met a newer version of its GpuWorkload.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Tracking:
     async def follow(self, root: Root, facts: RootFacts, gpus: Mapping[str, int]) -> None:
         """Bring the GpuWorkload of a root in line with the annotations in force.
 
-        `gpus`: what its pods ask for; empty when it has no GPU pod.
+        `gpus`: what its pods request; empty when it has no GPU pod.
 
         Raises:
             ApiError: the API server failed; to be tried again.

@@ -38,7 +38,7 @@ def key_of(namespace: str, name: str) -> GpuWorkloadKey:
 class KnownPoll:
     """A poll, arranged for merging.
 
-    `sharing`: as in `Poll`. `by_share`: pods of which an exporter says what their shares use.
+    `sharing`: as in `Poll`. `by_share`: pods of which an exporter states what their shares use.
     """
 
     at: Nanos

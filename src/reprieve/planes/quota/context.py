@@ -46,7 +46,7 @@ class QuotaOptions:
     seconds, None is never. `without_queue_name`: jobs without a queue name are held back as well.
     `selector`: namespaces whose jobs are queued. `queue_metrics`: quotas and shares of queues are
     shown as metrics. Two workloads that preempted each other `loop_limit` times within
-    `loop_window` nanoseconds are held; 0 holds none. `prove_nodes`: nobody is preempted for what
+    `loop_window` nanoseconds are held; 0 holds none. `prove_nodes`: no work is preempted for what
     would still not fit on nodes. `external`: kinds that others queue, as `Kind.version.group`.
     `notice`: for how long victims may save; `delay`: how long preemptors wait, in nanoseconds.
     """
@@ -109,7 +109,7 @@ def _already() -> asyncio.Event:
 
 @dataclass(slots=True, kw_only=True)
 class QuotaContext(PlaneContext):
-    """One running quota plane. `read_only` says why nothing is written; empty when it is.
+    """One running quota plane. `read_only` states why nothing is written; empty when it is.
 
     `registered` is set as soon as the API server knows the webhooks that judge what is written, or
     has refused to; at once where there are none. `gates_pods`: the webhook of pods is registered;

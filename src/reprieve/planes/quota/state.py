@@ -84,7 +84,7 @@ class QuotaState:
         self.idle = IdleFacts(context, self._reread)
         self.reported = NoticeFacts(context, self.protections, self.lineages, self._reread)
         self._written: Unseen[str, kueue.Workload] = Unseen()
-        # The row of each Workload that was asked for last and is not finished.
+        # The row of each Workload that was requested last and is not finished.
         self._row_of: dict[str, tuple[kueue.Workload, Workload]] = {}
         self._dirty: dict[str, None] = {}
         self._stale = True
@@ -95,7 +95,7 @@ class QuotaState:
         self._uncounted: dict[str, str] = {}
         # ClusterQueues that place pods on nodes which are not known yet.
         self.unplaced: frozenset[str] = frozenset()
-        # Workloads that wait and do not say why.
+        # Workloads that wait and do not state why.
         self.unexplained: set[str] = set()
         # Workloads whose admission is on its way to the API server.
         self.deciding: set[str] = set()

@@ -208,7 +208,7 @@ class Watches:
     def preempts_below(self, name: str) -> int:
         """Return below which priority pods of a PriorityClass preempt; no name is the default one.
 
-        Below no priority at all where the class says Never.
+        Below no priority at all where the class states Never.
         """
         if name:
             held = self.priorities.cache.named("", name)

@@ -22,8 +22,8 @@ class Declared:
 
     Attributes:
         protection: pods and groups that name a class to count for them as victims.
-        disruption: those that say which pods of a group go only with others.
-        runtime: those, and namespaces and classes, that say a minimum runtime.
+        disruption: those that state which pods of a group go only with others.
+        runtime: those, and namespaces and classes, that state a minimum runtime.
         notice: pods and groups whose wish for notice cannot be read.
     """
 

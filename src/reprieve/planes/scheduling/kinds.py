@@ -2,7 +2,7 @@
 
 Kinds of API groups that may be absent are optional. PodGroups are read in whichever version is
 served, CompositePodGroups once their gate is on, GpuWorkloads and PriorityClasses once an option
-asks for them. Source: specification of the scheduling plane, section 2.1.
+requests them. Source: specification of the scheduling plane, section 2.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reports to users which annotations for preemption have no effect, and why.
 
-Looked at are those that have just said something, once all classes are known: a class that is not
+Looked at are those that have just stated something, once all classes are known: a class that is not
 there, a pod that is in a group, a value that is no higher than the priority it has anyway; of the
 annotations about disruption and minimum runtimes, values that are not accepted; of the latter also
 those that are cut. Source: KEP-5710, "Future extensions"; `protection`, `floors` and

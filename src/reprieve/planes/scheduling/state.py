@@ -56,7 +56,7 @@ class ClusterState:
 
     `disturbed` counts changes that may make a decision wrong that was made before them; what we
     did ourselves is none. `queue_limits`: the delay that a pod's queue says, and the notice that it
-    allows. `overdue`: victims that did not end; nobody plans with their room.
+    allows. `overdue`: victims that did not end; nobody plans with their capacity.
     """
 
     cluster: Cluster

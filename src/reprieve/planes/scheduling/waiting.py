@@ -50,7 +50,7 @@ __all__ = ["Waiting", "WaitingUnit"]
 _Held: TypeAlias = Entry | list[PodRow]
 _PERIOD: Final = 5 * SECOND
 _PATIENCE: Final = 5 * SECOND
-_MOST_REPORTED: Final = 100  # events in one period, so that others have room in the budget
+_MOST_REPORTED: Final = 100  # events in one period, so that others have capacity in the budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ class Waiting:
         if way is Way.MISSING and root.startswith(COMPOSITE):
             name = root.removeprefix(COMPOSITE)
             return group_missing(f"CompositePodGroup {name}")
-        del gate  # it says the same in kube-scheduler's words
+        del gate  # it states the same in kube-scheduler's words
         return group_missing(f"PodGroup {key}")
 
     def _of_gang(self, key: str, rows: Sequence[PodRow]) -> Diagnosis | None:

@@ -7,7 +7,7 @@
 in one canonical order, so that the same input has the same bytes; `sha256` is the hex digest of
 that JSON before compression. Kept are the rows that can change a plan or an answer: idle and
 waiting workloads, those on their way out or claimed, and, where the fit check looks at nodes, nodes
-and reservations. An input that would not fit into the bounds is left out, and says so: a record
+and reservations. An input that would not fit into the bounds is left out, and states it: a record
 must never keep a decision from being carried out. `replay` reads it again. Source: promise
 "Explained" of the design.
 """

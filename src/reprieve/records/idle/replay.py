@@ -67,7 +67,7 @@ class Answer:
     """What became of one workload of the input.
 
     `plan`: of a victim or preemptor. `whom`: for whom a workload is in flight: `namespace/name`, a
-    bare name, or empty for nobody.
+    bare name, or empty for no work.
     """
 
     workload: Workload

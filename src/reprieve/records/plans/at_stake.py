@@ -1,6 +1,6 @@
 """What a plan costs whom: lineages and what they lose, as a record keeps it for each unit.
 
-Whoever commits a plan says it of each victim, while its objects are still there; the record keeps
+Whoever commits a plan states it of each victim, while its objects are still there; the record keeps
 it with the first victim of each unit, so that the unit's story can be told from the record alone,
 by another process too. Source: specification of disruptions, section 6.
 """

@@ -52,7 +52,7 @@ def intent_spec(
     """Return the spec that records `plan`; `actions` are parallel to its victims.
 
     `beside`: what was known of other planes, which stands in the input, too. `notices`: what each
-    victim is given, parallel to the victims; empty for nobody.
+    victim is given, parallel to the victims; empty for no work.
     """
     chosen = actions or [Action.DELETE] * len(plan.victims)
     victims = [

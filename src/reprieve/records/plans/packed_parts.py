@@ -1,7 +1,7 @@
 """What of a plan's record is in parts of a bounded size, in which order, and in how few bytes.
 
 A victim is a line with its name and uid; what victims have in common, be it the reason, the name of
-its subject or what is guarded, is said once in each part, so that each can be read by itself.
+its subject or what is guarded, is stated once in each part, so that each can be read by itself.
 `parts` reads what is written here. Pure: a spec goes in, specs of parts come out. Source: the
 design's "Intent log and executor".
 """

@@ -138,7 +138,7 @@ def left(head: PreemptionSpec, parts: Iterable[PartSpec]) -> PreemptionSpec:
 def whole(head: PreemptionSpec, parts: Iterable[PartSpec]) -> PreemptionSpec:
     """Return the spec as it was before it was split; `parts`: of both sorts.
 
-    Where a part of the input is missing, the input says so.
+    Where a part of the input is missing, the input states it.
 
     Raises:
         PartsMissing: some of the others are not there.

@@ -3,7 +3,7 @@
 Where a flavor has a topology, pods are placed on nodes, and whoever holds places there uses them,
 in whatever cohort. An input then holds the trees of all ClusterQueues that place pods, and of the
 nodes what the decision reads: the labels of levels, flavors and selectors, the resources that pods
-ask for, and taints. Source: promise "Explained" of the design; specification of topology-aware
+request, and taints. Source: promise "Explained" of the design; specification of topology-aware
 scheduling, sections 2.2 to 2.4.
 """
 

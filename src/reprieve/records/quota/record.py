@@ -2,7 +2,7 @@
 
 The wrapping is that of `record`; beside it stand the displacements (`records.displacements`).
 `data` holds a `QuotaInput`: the cohort tree of the preemptor's ClusterQueue as it was before the
-cycle, with all that held quota in it and the heads that were taken. What goes on in other trees
+cycle, with all that held quota in it and the heads that were taken. What continues in other trees
 cannot change what is decided in this one. `restored` makes holdings and queues of it again, whose
 next cycle decides alike. Source: promise "Explained" of the design.
 """
@@ -47,7 +47,7 @@ log: Final = logging.getLogger("reprieve.quota")
 
 #: Most workloads with quota in one tree: more would hold decisions up while they are written.
 MOST_WORKLOADS: Final = 3_000
-# Who is held back in a decision that is made again stands in its input; nobody else is.
+# Who is held back in a decision that is made again stands in its input; no other work is.
 _MOST_TURNS: Final = 2**31
 
 

@@ -3,7 +3,7 @@
 The wrapping is that of `record`; `data` holds a `SchedulingInput`: the rows of the snapshot that
 the attempt can have read, placed pods as columns because there are many of them. Left out are other
 pending pods, images that no pod of the unit uses, selectors of other namespaces, and objects of
-volumes and devices where no pod asks for any. `restored` makes a snapshot of it again, which
+volumes and devices where no pod requests any. `restored` makes a snapshot of it again, which
 decides alike. Source: promise "Explained" of the design.
 """
 
@@ -74,7 +74,7 @@ _FAR: Final = 2**62  # a deadline that never comes
 class Tables(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rows of kinds that are kept whole, each by namespace and name.
 
-    `runtimes`: of Namespaces and PriorityClasses that say a minimum runtime, with kind and name.
+    `runtimes`: of Namespaces and PriorityClasses that state a minimum runtime, with kind and name.
     `among`: the only pods that could be victims, where the unit was told some.
     """
 
@@ -129,7 +129,7 @@ class PlacedPods(msgspec.Struct, frozen=True):
     priorities: list[int]
     starts: list[int | None]
     flags: list[int]
-    checkpoints: list[int] = []  # empty where nobody said when
+    checkpoints: list[int] = []  # empty where nobody stated when
     protections: list[tuple[int, str]] = []  # with the place in these lists
     min_runtimes: list[tuple[int, int]] = []  # likewise
     holds: list[tuple[int, _Held]] = []  # likewise

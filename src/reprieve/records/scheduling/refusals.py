@@ -1,7 +1,7 @@
 """Which filter keeps each victim from returning: shown by `-v 6` and `reprieve explain`.
 
 For a group this is part of the decision. The decision for a single pod works on all nodes at once
-and does not keep it, so that it is worked out here: all victims off, each alone put back, and the
+and does not keep it, so that it is worked out here: all victims off, each alone reprieved, and the
 first filter that refuses the pod its node. Source: specification 7.7 and 8.4.
 """
 

@@ -189,7 +189,7 @@ class _Recording:
         """Return the job of a pod, a new one where it belongs to none that continues."""
         space, key = pod.metadata.namespace, _key(pod)
         known = self.newest.get(key)
-        # A controller of one uid makes pods again; of other names that says nothing.
+        # A controller of one uid makes pods again; of other names that states nothing.
         if known is not None and (key[-1] or not known.is_over):
             return known
         name = f"{space}/{key[2]}"
@@ -241,7 +241,7 @@ def _documents(path: Path) -> Iterator[Any]:
 def _check(path: Path, text: bytes) -> None:
     """Refuse what could end the process when it is parsed, or fill its memory.
 
-    That is nesting without an end, anchors, which make much of little, and tags, which ask for
+    That is nesting without an end, anchors, which make much of little, and tags, which request
     values of types that their texts are not.
     """
     depth = 0

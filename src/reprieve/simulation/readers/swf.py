@@ -1,7 +1,7 @@
 """The standard workload format of the Parallel Workloads Archive: 18 fields, `;` before comments.
 
 Read are the job's number (1), when it was submitted (2), how long it ran (4) and its processors:
-those that it got (5), else those that it asked for (8). A processor counts as a device. Jobs that
+those that it got (5), else those that it requested (8). A processor counts as a device. Jobs that
 did not run are left out and told.
 """
 

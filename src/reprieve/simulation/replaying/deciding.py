@@ -188,7 +188,7 @@ class EngineDecider:
     def stopped(self, key: str) -> None:
         """Record that a job with quota does not run any more: no save of it is to be expected.
 
-        What it said of its last one stays, as an annotation does.
+        What it stated of its last one stays, as an annotation does.
         """
         self._next_save.pop(key, None)
         row = self._holdings.holders[key].workload

@@ -5,7 +5,7 @@
    is preempted yet for whom the idle engine has not evaluated, or lets idle work go.
 2. Then the idle engine evaluates: who still waits for nodes, and has none nominated, is a demand,
    and so is who waits for quota; who has been idle for its grace period may be preempted, for a
-   demand or, by policy `Always`, for nobody. Phases come of the engine's own table
+   demand or, by policy `Always`, for no work. Phases come of the engine's own table
    (`idle_rows.stepped`), plans of its evaluation.
 3. Beside other planes the quota engine names what has to go for quota, the scheduling engine what
    goes beside victims by priority, and it confirms what the idle engine has found (`idle_asking`).

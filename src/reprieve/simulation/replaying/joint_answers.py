@@ -1,7 +1,7 @@
 """What the planes of a replay know of each other's demands, so that one of them evicts for each.
 
 As in an operator with several planes: idle work is looked at first. Until the idle plane has
-answered about a job, and while idle work goes for it, nobody else is preempted for it; where some
+answered about a job, and while idle work goes for it, no other work is preempted for it; where some
 of its room is left to priority, it preempts for that once. A job that was displaced, and returns,
 may have idle work evicted up to its debt. Source: the design's "Where the planes meet".
 """
@@ -27,7 +27,7 @@ _NOBODY: Final[frozenset[Uid]] = frozenset()
 class Answers:
     """What the idle plane states of each job that waits.
 
-    `asked`: of whom it has not said anything yet. `among`: the only pods that may be victims of a
+    `asked`: of whom it has not stated anything yet. `among`: the only pods that may be victims of a
     job. `going`: pods of idle work that goes for a job; `beside`: jobs that preempt others as well.
     `reclaimable`: the pods of all idle work.
     """

@@ -4,16 +4,16 @@
    who has to give it back has them deleted: those that run hold nodes and quota until they have
    left, those that wait for nodes are gone at once.
 2. Then the scheduling engine places who has quota. Who gets no nodes waits for them and holds its
-   quota meanwhile, so that others do not get it, unless it is said how long that may take
+   quota meanwhile, so that others do not get it, unless it is stated how long that may take
    (`waitForPodsReady`): then it gives its quota back and is queued again after a while.
-3. Quota is preempted for nobody whom no node would take, also with all gone whom it may preempt on
+3. Quota is preempted for no work whom no node would take, also with all gone whom it may preempt on
    nodes, and all idle work (`engine.quota.proofs.node_proof`).
 4. Who is preempted on nodes keeps its quota, as a Workload does whose pods the scheduler preempts:
 its
    job makes them again once they have left, and they wait for nodes like new ones. If the quota
    engine takes the quota, too, before they have left, it is queued for quota when they have.
 
-Beside the idle plane (`idle_decider`) nobody is preempted before that has answered, and which idle
+Beside the idle plane (`idle_decider`) no work is preempted before that has answered, and which idle
 work has to go for quota is worked out here.
 
 Source: specification of the quota plane, sections 1.6 and 9; `docs/quota.md`, "What happens to a

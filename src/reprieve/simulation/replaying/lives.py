@@ -67,7 +67,7 @@ class Admitted:
     """A job got its devices; `borrows`: it uses more than its tenant's own.
 
     `nodes`: of each of its pods, where jobs are placed on nodes. Where it got quota before, that
-    says whether it borrows.
+    states whether it borrows.
     """
 
     at: int
@@ -124,7 +124,7 @@ class Life:
         leaves: when it leaves, if it is preempted.
         unready: how often it got no nodes in time.
         spell: counts its changes between waiting for quota, for nodes, and running.
-        rest: the job as it goes on, without idle time that was cut short; None: as it came.
+        rest: the job as it continues, without idle time that was cut short; None: as it came.
         worked: when its last work was done, None while that is not.
         unused: device-nanoseconds that it held without using them.
         reclaimed: device-nanoseconds for which it would have gone on so, had it stayed.

@@ -6,7 +6,7 @@
    does, nobody goes.
 3. Those taken are put back, from the last but one to the first, where it fits without them: what is
    left is irreducible. This is the engine's reprieve (`engine.quota.targets.classical.fill_back`).
-4. The room is kept for the preemptor until its victims have left; it is admitted then.
+4. The capacity is kept for the preemptor until its victims have left; it is admitted then.
 
 The policy is asked again after every change, and an instant ends when it changes nothing. Nobody is
 displaced for a job that was preempted in the same instant, so that instants end. Room is counted by
@@ -97,7 +97,7 @@ class OwnDecider:
         self._jobs: dict[str, Job] = {}
         self._changed = False
         self._at = Nanos(-1)
-        self._made_way: set[str] = set()  # in this instant, in which others may be asked for again
+        self._made_way: set[str] = set()  # in this instant, in which others may be requested again
 
     def waits(self, job: Job, number: int, now: Nanos) -> None:
         """Queue a job."""

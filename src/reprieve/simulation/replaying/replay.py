@@ -8,7 +8,7 @@ made; then the `deciding.Decider` decides until that changes nothing: the quota 
 exactly as the operator runs them on
 what it watches, the scheduling engine's attempts on nodes, both one after the other, or a policy of
 one's own. Who is admitted holds its devices at the same instant. Who is preempted leaves them as
-soon as the work model says, but never before all is decided, as on a cluster: others may take
+soon as the work model states, but never before all is decided, as on a cluster: others may take
 meanwhile what is free, and then what it leaves does not suffice. There is no clock, no randomness
 and no I/O here: the same jobs under the same policy give the same decisions.
 
@@ -89,12 +89,12 @@ def replay(
     Args:
         jobs: with tenant and priority, in the order of their arrivals.
         policy: how the engine is set up.
-        model: how work goes on and what displacing costs.
+        model: how work continues and what displacing costs.
         tenants: who has quota, beside those that the trace names.
         nodes: how many there are, and the devices of each.
         progress: called now and then with the jobs that have finished, and the virtual instant.
         idle_utilization: what the devices of an idle job show, in percent.
-        domains: those of the nodes, for jobs that ask for one.
+        domains: those of the nodes, for jobs that request one.
 
     Raises:
         ReplayFault: the engine failed to decide, or jobs can never run.
@@ -115,7 +115,7 @@ class _Replay:
         domains: Domains,
     ) -> None:
         submitting = {job.tenant for job in jobs}
-        # Where the trace says all tenants, those of the study have no jobs and no quota.
+        # Where the trace states all tenants, those of the study have no jobs and no quota.
         given = tenants if submitting.intersection(tenants) else ()
         names = [*given, *sorted(submitting.difference(given))]
         self.policy, self.model = policy, model

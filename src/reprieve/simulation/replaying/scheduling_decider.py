@@ -10,8 +10,8 @@ A gang that was refused is tried again when somebody has left, as nothing else m
 that wait and are alike in width and priority only the first is asked until then: the others get the
 same answer. There is no backoff, which a cluster has to spare its scheduler.
 
-Beside the idle plane (`idle_decider`) it preempts nobody before that has answered, waits for pods
-that leave already, and says whether it would place a gang with idle work gone.
+Beside the idle plane (`idle_decider`) it preempts no work before that has answered, waits for pods
+that leave already, and states whether it would place a gang with idle work gone.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class SchedulingDecider:
         self._waiting: dict[str, _Gang] = {}
         self._running: dict[str, _Gang] = {}
         self._widths: Counter[int] = Counter()  # of those that wait
-        self.waiting_devices = 0  # that those ask for who wait
+        self.waiting_devices = 0  # that those request who wait
         self._times: Counter[str] = Counter()  # how often each has waited
         self._ready: set[str] = set()  # who is to be tried
         self._going: set[str] = set()  # who is preempted and has not left

@@ -30,7 +30,7 @@ __all__ = ["Checkpointing", "Displaced", "Run", "Saved", "WorkModel"]
 class Run:
     """One time that a job holds its devices: since when, and how far it was then.
 
-    `kept` is progress on each device; `again` says that it was displaced before.
+    `kept` is progress on each device; `again` states that it was displaced before.
     """
 
     started: int

@@ -1,7 +1,7 @@
 """What a replay is judged by.
 
 All times count from the first arrival; *the window* is from there to the last one, while there is
-demand; jobs go on until all have finished.
+demand; jobs continue until all have finished.
 
 * admitted: jobs that got devices within the window; `admitted_h` are the device-hours of all their
   work, however much of it is done by then
@@ -24,8 +24,8 @@ demand; jobs go on until all have finished.
 * served: jobs for which idle ones were preempted; reclaimed_by: those that got devices at the
 moment at which idle work left some, whoever that was for, and how long half of them had waited at
 most by then
-* asked: jobs that ask for a domain; together: the share of their starts with all pods in one domain
-  of the level that they ask for; their wait is that of these jobs
+* asked: jobs that request a domain; together: the share of their starts with all pods in one domain
+  of the level that they request; their wait is that of these jobs
 * finish ratio: a job's completion time by the time that its work needs; of each tenant the mean,
   `largest` of them, and Jain's index over them, 1 where all are alike
 

@@ -181,7 +181,7 @@ NOTICE_COLUMNS: Final = (
 )
 
 
-#: Of studies in which jobs ask for a domain.
+#: Of studies in which jobs request a domain.
 DOMAIN_COLUMNS: Final = (
     Column(
         "in one domain",

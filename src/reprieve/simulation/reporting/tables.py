@@ -46,7 +46,7 @@ _LOW = 0.05  # an own load at which hardly anything ever waits
 def own_load_lines(results: Results) -> list[str]:
     """Return what each trace requests as it is, and what of it was left out.
 
-    Of several traces and seeds the first line says from what to what. What the study says and
+    Of several traces and seeds the first line states from what to what. What the study states and
     changes nothing comes last.
     """
     capacity = results.study.cluster.capacity

@@ -1,6 +1,6 @@
 """The figures of a validation, read from the file that `python -m bench.validation --out` writes.
 
-The report prints what the file says and nothing else: which commit and command made the figures,
+The report prints what the file states and nothing else: which commit and command made the figures,
 what was compared, and whether it was within its bound. It knows no figures of its own.
 """
 
@@ -38,7 +38,7 @@ def read_validation(path: Path) -> Validation:
     """Return the figures of a file.
 
     Raises:
-        UsageError: it cannot be read, or says something else.
+        UsageError: it cannot be read, or states something else.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Validation)

@@ -2,7 +2,7 @@
 
 Named are the measures that differ by a hundredth or more, the largest share first, at most three on
 either side. Of six runs or more only those count whose interval of the difference has no 0 in it;
-of fewer the sentence says how many runs there were, and that this is no proof. A policy with harm
+of fewer the sentence states how many runs there were, and that this is no proof. A policy with harm
 budgets has a second sentence: what these cost whom (`budget_costs`).
 """
 

@@ -1,7 +1,7 @@
 """Make a sample of a mirror: what each unit holds and waits for, and what was evicted since.
 
 GPUs are sampled; where no work and no node has any, what the page counts by itself. An eviction is
-counted by the sample after which its record says so, whenever that is, and once: what was out of
+counted by the sample after which its record states it, whenever that is, and once: what was out of
 the way before the sample that was kept last had been counted by a process before this one.
 """
 

@@ -1,6 +1,6 @@
 """Two questions to the API server: whose token is this, and may they list pods there?
 
-A token counts only where the server says that it was made for one of our audiences: a server that
+A token counts only where the server states that it was made for one of our audiences: a server that
 knows no audiences answers without any, and a token that was made for somebody else's service must
 not open this page. Source: the API's TokenReview and SubjectAccessReview.
 """
@@ -57,7 +57,7 @@ class Reviews:
         """Return whose token this is, None where it is of no user or was not made for us.
 
         Raises:
-            Unverified: the API server does not say.
+            Unverified: the API server does not state.
         """
         spec = {"token": token, "audiences": self._audiences}
         status = await self._asked(TOKEN_REVIEWS, "TokenReview", "authentication.k8s.io/v1", spec)
@@ -77,7 +77,7 @@ class Reviews:
         """Return whether a user may list pods in a namespace, in all of them where it is empty.
 
         Raises:
-            Unverified: the API server does not say.
+            Unverified: the API server does not state.
         """
         wanted = {"verb": "list", "resource": "pods"}
         if namespace:

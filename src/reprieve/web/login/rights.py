@@ -66,7 +66,7 @@ class Rights:
         Raises:
             InvalidParameter: more namespaces than one may name, or what is no namespace's name.
             TooManyAttempts: too many that were not named before.
-            Unverified: the API server does not say.
+            Unverified: the API server does not state.
         """
         wanted = {each for each in named if each}
         if len(wanted) > MOST_NAMESPACES:

@@ -57,7 +57,7 @@ class Tokens:
         """Return whose token this is, None where it is of no user.
 
         Raises:
-            Unverified: the API server does not say.
+            Unverified: the API server does not state.
         """
         known, identity = self.remembered(token, anew=anew)
         if known:

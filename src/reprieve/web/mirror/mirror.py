@@ -1,7 +1,7 @@
 """The mirror: what the API server holds, as far as the page shows it, and what changed.
 
 Each kind is listed and watched once. A kind that may not be listed cluster-wide is watched in the
-namespaces that were named; what cannot be seen is known, so that the page can say so. `version`
+namespaces that were named; what cannot be seen is known, so that the page can state it. `version`
 grows with every change, so that whoever shows something knows when to look again.
 """
 

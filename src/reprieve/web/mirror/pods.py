@@ -69,7 +69,7 @@ class PodRecord:
         amounts: what it requests, by resource; cpu in thousandths, others in whole units.
         since: when it got its node, or was created while it waits.
         nominated: the node that is kept for it.
-        message: what the scheduler said last, while it waits.
+        message: what the scheduler stated last, while it waits.
     """
 
     uid: str

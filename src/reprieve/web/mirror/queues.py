@@ -65,9 +65,9 @@ class WorkloadRecord:
         unit: the job that it stands for, or itself; `owner`: the job's uid, empty without one.
         queue: the name of its LocalQueue.
         cluster_queue: where it holds quota; empty without.
-        amounts: what all of its pods ask for, by resource; cpu in thousandths.
+        amounts: what all of its pods request, by resource; cpu in thousandths.
         held: what it holds, by flavor and resource.
-        shape: what one pod of each set asks for, and how many there are.
+        shape: what one pod of each set requests, and how many there are.
         since: it waits, or has quota, since.
         reason, message: why it waits, as its conditions tell.
         turns: since when each of its conditions is true that tell its life, by type.
@@ -156,8 +156,8 @@ class LocalQueueRecord:
 
     Attributes:
         used, reserved: quota of what was admitted, or has quota and waits for checks, too: by
-            flavor and resource, as its status says.
-        pending, admitted: numbers of Workloads; None where the status does not say.
+            flavor and resource, as its status states.
+        pending, admitted: numbers of Workloads; None where the status does not state.
         message: why it takes nothing; empty where it does.
     """
 

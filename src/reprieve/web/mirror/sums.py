@@ -27,11 +27,11 @@ class UnitSum:
         held: taken from nodes, what is idle and what leaves included.
         idle: of that, by pods whose GPUs are idle.
         leaving: of that, by pods that are being deleted.
-        waiting: asked for by pods without a node; of which `gated`, by those not to be scheduled.
+        waiting: requested by pods without a node; of which `gated`, by those not to be scheduled.
         claimed: of that, for which a node is kept.
         nodes: names of the nodes that it is on, most pods first.
         since: its first pod got its node; `waits_since`: its first waiting pod was created.
-        message: what the scheduler said last of one of them.
+        message: what the scheduler stated last of one of them.
     """
 
     unit: str

@@ -1,9 +1,9 @@
 """Which unit a pod belongs to: what people call their work, as `kind/namespace/name`.
 
-Without asking for owners: a page that knew every ReplicaSet would cost more than it tells.
+Without requesting owners: a page that knew every ReplicaSet would cost more than it tells.
 
 1. A gang or group of pods is one unit.
-2. A controller above the pod's own that says so on its pods: JobSet, LeaderWorkerSet, Ray, the
+2. A controller above the pod's own that states it on its pods: JobSet, LeaderWorkerSet, Ray, the
    trainers, groups of pods in a queue.
 3. The pod's controller; of a ReplicaSet its Deployment, by the hash in its name.
 4. The pod.

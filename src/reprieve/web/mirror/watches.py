@@ -238,7 +238,7 @@ async def _may_list(client: Reader, kind: _Kind) -> bool:
     except Forbidden:
         return False
     except ApiError:
-        # Not served, or not now: the reflector says so and tries again.
+        # Not served, or not now: the reflector states it and tries again.
         return True
     return True
 

@@ -23,7 +23,7 @@ class Asked:
 
     Attributes:
         resource: what is counted.
-        chosen: it was asked for; else what waits for anything is to be shown.
+        chosen: it was requested; else what waits for anything is to be shown.
         resources: what could be counted, GPUs first.
         namespaces: only the work of these; empty for all.
     """
@@ -42,7 +42,7 @@ def asked_of(mirror: Mirror, parameters: Parameters, viewer: Viewer | None = Non
     """Return what an address requests; with a viewer also what work that he sees waits for.
 
     Raises:
-        InvalidParameter: a resource that no node has and nobody waits for, or namespaces that
+        InvalidParameter: a resource that no node has and no work waits for, or namespaces that
             cannot be.
     """
     resources = _resources(mirror, viewer)
@@ -89,7 +89,7 @@ def _resources(mirror: Mirror, viewer: Viewer | None) -> tuple[str, ...]:
     for node in mirror.nodes:
         counts.update(name for name, amount in node.amounts.items() if amount)
     if not counts:
-        # Who may not see nodes sees what pods ask for.
+        # Who may not see nodes sees what pods request.
         for unit in mirror.units():
             counts.update({*unit.held, *unit.waiting})
     counts[_CPU] += 0

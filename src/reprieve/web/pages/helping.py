@@ -2,7 +2,7 @@
 
 Where a figure says more than the general advice it stands there: what the queue has left, what the
 emptiest node has left, how large the largest node is, who is first in the queue. Nothing is tried
-by the engine for it, which takes seconds: that is asked for on the page of the unit. A viewer who
+by the engine for it, which takes seconds: that is requested on the page of the unit. A viewer who
 does not see the whole cluster is given no sums over the work of others.
 """
 

@@ -134,7 +134,7 @@ def _by_team(
                 total[index] += amount
         for called, total in present.items():
             found.setdefault(called, []).append((sample, total))
-        # A team of which a sample says nothing had nothing.
+        # A team of which a sample states nothing had nothing.
         for called in found.keys() - present.keys():
             found[called].append((sample, [0.0] * len(_MEASURES)))
     if not viewer.sees_all and len(foreign) < _FEWEST_TENANTS:

@@ -2,7 +2,7 @@
 
 Table `holders`: unit, queue, cohort, amount, idle, leaving, pods, nodes, since, state.
 Table `waiters`: unit, queue, amount, resource (that of the amount), since, reason, message: all
-that waits, unless a resource is asked for.
+that waits, unless a resource is requested.
 Table `nodes`: node, pool, total, working, idle, leaving, claimed, free, units, cordoned, domains
 (values of the topology's levels, the widest first; empty without one); empty for viewers who do not
 see the whole cluster.

@@ -169,7 +169,7 @@ def _found(
         each
         for each in mirror.preemptions
         if name in (each.plan_id, address_of(each.record, viewer))
-        # Of a plan in parts a Disruption alone says who had a part in it.
+        # Of a plan in parts a Disruption alone states who had a part in it.
         and (reported or is_visible(each.record, viewer))
     ]
     return max(known, key=lambda each: each.decided, default=None)
@@ -378,7 +378,7 @@ def _together(
 
 
 _ORDER: Final[Mapping[Fate, int]] = {Fate.REPRIEVED: 0, Fate.SPARED: 1, Fate.LEAVING: 2}
-#: Who could never have been taken says nothing about the decision; they are counted.
+#: Who could never have been taken states nothing about the decision; they are counted.
 _NO_CANDIDATES: Final = ("NotLower", "Elsewhere", "Unrelated")
 
 

@@ -195,7 +195,7 @@ def _row(
         seconds(each.decided),
         plane,
         masking.preemptor(record, "" if whole else reported).text,
-        # Of a plan in parts the record alone does not say how many units there are.
+        # Of a plan in parts the record alone does not state how many units there are.
         len(own) or None,
         number,
         sum(unit.devices for unit in own) if own else None,

@@ -1,7 +1,7 @@
 """Pages as they were: the instant that an address requests, and Now of that instant.
 
 `at` is an instant in seconds since the epoch. What units held and waited for is what the last
-sample before it says; what was preempted is what the records say. Where each device was is not
+sample before it states; what was preempted is what the records state. Where each device was is not
 kept: the map of nodes is empty.
 """
 

@@ -40,8 +40,8 @@ class Waiter:
         position: in its ClusterQueue, from 1; 0 without one.
         amount: what it requests of the resource that is shown.
         resource: that one; where all are shown the first of its own, GPUs before others.
-        shape: pods and what each asks for.
-        each: the most that one of its pods asks for.
+        shape: pods and what each requests.
+        each: the most that one of its pods requests.
         priority: 0 where it is not known.
     """
 
@@ -102,7 +102,7 @@ def _with_use(waiter: Waiter, uses: Mapping[tuple[str, str], tuple[int, int]]) -
     used, nominal, asks = (f"{whole(waiter.resource, n):,}" for n in (*known, waiter.amount))
     said = f"{waiter.queue}: {used} of {nominal} {waiter.resource} used, asks {asks}"
     if waiter.message.startswith(f"{waiter.queue}: "):
-        return waiter  # it says so itself
+        return waiter  # it states it itself
     message = f"{waiter.message[0].lower()}{waiter.message[1:]}"
     return replace(waiter, message=f"{said}; {message}")
 

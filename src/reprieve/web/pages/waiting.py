@@ -2,8 +2,8 @@
 
 Table `waiting`: unit, plane, queue, position (in its ClusterQueue), pods, amount, resource (that of
 the amount), shape, priority, since, reason, message, step (what helps). All that waits is there,
-for whatever it waits, unless a resource is asked for. Table `reasons`: reason, units, amount.
-Values: `resource`, `everything` (no resource was asked for), `resources`, `unseen`.
+for whatever it waits, unless a resource is requested. Table `reasons`: reason, units, amount.
+Values: `resource`, `everything` (no resource was requested), `resources`, `unseen`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What people call an object that a record names: the job behind a Workload, the unit of a pod.
 
-Where the object is gone its name says it, if that is proven: names of Workloads and GpuWorkloads
+Where the object is gone its name states it, if that is proven: names of Workloads and GpuWorkloads
 are made of kind, name and uid of their job, and the uid stands in the lineage.
 """
 

@@ -20,7 +20,7 @@ class Fate(StrEnum):
     """What became of a candidate."""
 
     MADE_WAY = "MadeWay"
-    #: It could have been taken, and was put back or never needed.
+    #: It could have been taken, and was reprieved or never needed.
     REPRIEVED = "Reprieved"
     #: A rule keeps it: priority, policy, quota of its own, a minimum runtime, a grace period.
     SPARED = "Spared"
@@ -41,7 +41,7 @@ class Candidate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
         queue: its ClusterQueue. node, pool, group: where it ran, and with whom.
         since: when it began to hold what it held, in nanoseconds; 0 where that is not known.
         idle_since: likewise, of work that was idle.
-        lost: device-seconds that it would have lost; -1 where they were not asked for.
+        lost: device-seconds that it would have lost; -1 where they were not requested.
         borrowed: what its ClusterQueue used above its nominal quota.
     """
 
@@ -84,7 +84,7 @@ class Judgement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
     Attributes:
         text: in a sentence; it may name objects.
-        faults: what the proof says against the plan; empty where it holds, or was not asked.
+        faults: what the proof states against the plan; empty where it holds, or was not asked.
         proven: the proof was asked.
         candidates: victims in full, of others at most a thousand of each fate.
         counts: of all candidates, by fate and rule as `Fate/rule`.

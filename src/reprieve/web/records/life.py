@@ -3,7 +3,7 @@
 What is known of the past are its displacements. When a run that was displaced had begun is said by
 the input of the decision, where that was looked at; else it was no later than its cost tells: what
 was lost, divided by the devices, is the time since the last checkpoint or the start. Such instants
-are not exact, and say so. Pure.
+are not exact, and state it. Pure.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 1. What is there now: the unit's pods, its Workload, its GpuWorkload, and the uids of their owners.
 2. What bears a name that these had, or that their controllers give to pods.
-3. What a record or a Disruption says to be of the same lineage as one of these.
+3. What a record or a Disruption states to be of the same lineage as one of these.
 
 Source: specification of disruptions, section 1.
 """
@@ -23,7 +23,7 @@ from reprieve.web.records.victims import VictimUnit
 
 __all__ = ["Line", "line_of"]
 
-#: Whose names say nothing about the names of pods.
+#: Whose names state nothing about the names of pods.
 _NO_MAKERS: Final = ("pod", "podgroup", "workload", "gpuworkload")
 
 
@@ -32,7 +32,7 @@ class Line:
     """One lineage.
 
     Attributes:
-        unit: the id by which it was asked for.
+        unit: the id by which it was requested.
         kind: as objects carry it. namespace, name: of the unit.
         present: something of it is there.
         uids, names: of what is there, names with their kinds.

@@ -1,6 +1,6 @@
 """Opens records that viewers look at: reads them whole, and has them decided again.
 
-1. One at a time, in the order in which they were asked for; what is asked for twice is opened once.
+1. One at a time, in the order in which they were requested; what is requested twice is opened once.
 2. The decision runs in a process of its own (`deciding`), which is ended when it takes too long.
 3. A record never changes but for its status, so that what was opened once stays true as long as it
    is kept: the last `MOST_KEPT` are.

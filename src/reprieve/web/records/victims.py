@@ -47,7 +47,7 @@ class VictimUnit:
         root: the object that is evicted, the first of several.
         subject: the object that bears the mark.
         roots: uids of all objects.
-        lost: device-seconds; None where the record does not say.
+        lost: device-seconds; None where the record does not state.
         at: when the last of them was out of the way, or was seen to stay.
     """
 
@@ -76,7 +76,7 @@ class VictimUnit:
 class Need:
     """The arithmetic of a plan in devices, or in one resource where it requests none.
 
-    `needed - free - coming = lacking`, and `used` covers it. `exact`: the record says what was
+    `needed - free - coming = lacking`, and `used` covers it. `exact`: the record states what was
     free; else it is what the need exceeds what was taken by, and there may have been more.
     """
 

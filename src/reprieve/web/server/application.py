@@ -48,7 +48,7 @@ T = TypeVar("T")
 #: Bytes of a request.
 _BODY: Final = 2**20
 _BODY_S: Final = 10.0
-#: Parameters that say how a page is sent, not which.
+#: Parameters that state how a page is sent, not which.
 _OURS: Final = ("from", "token")
 _NO_PAGE: Final = "there is no such page"
 

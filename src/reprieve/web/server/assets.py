@@ -1,7 +1,7 @@
 """The built files of the page, held in memory: few, small, and no path of a request is opened.
 
-A file with a hash in its name may be kept for ever; `index.html` is asked for anew each time, and
-every address of a page answers with it. An installation that was built without them says so.
+A file with a hash in its name may be kept for ever; `index.html` is requested anew each time, and
+every address of a page answers with it. An installation that was built without them states it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _LONGEST_ERROR: Final = 4_000
 #: The exit code of a command that was asked what it cannot answer.
 _USAGE: Final = 2
 
-#: Gives the options of a command that say which cluster, and with whose rights.
+#: Gives the options of a command that state which cluster, and with whose rights.
 Rights = Callable[[Visit], AbstractAsyncContextManager[Sequence[str]]]
 
 
@@ -65,7 +65,7 @@ class Commands:
 
         Raises:
             UsageError: the command cannot answer that.
-            ReprieveError: there is no answer; the message says why.
+            ReprieveError: there is no answer; the message states why.
         """
         if self._waiting >= _WAITING:
             raise ReprieveError(f"many {self._what}s are being made; try again in a minute")

@@ -2,7 +2,7 @@
 
 On the user's own machine a word that is printed at the start lets in (`reprieve.web.server.local`),
 and the API server enforces the user's rights; in the cluster a token of the cluster's does, and
-access reviews say what its owner may see (`reprieve.web.login`).
+access reviews state what its owner may see (`reprieve.web.login`).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Explanations:
         Raises:
             NotFound: the viewer sees nothing of that name, or may not.
             UsageError: there is no such kind, or it cannot be answered.
-            ReprieveError: there is no answer; the message says why.
+            ReprieveError: there is no answer; the message states why.
         """
         for each in (kind, namespace, name):
             if not _NAME.fullmatch(each):

@@ -1,6 +1,6 @@
 """What is refused before any route, and the headers that every answer has.
 
-1. Only names that were said are answered: a foreign page whose name is made to lead here (DNS
+1. Only names that were stated are answered: a foreign page whose name is made to lead here (DNS
    rebinding) brings its own name in `Host`.
 2. Requests that another site's page makes are refused, by `Sec-Fetch-Site`, and POSTs by `Origin`.
    One without `Origin` comes from no browser; it may bring no cookie.

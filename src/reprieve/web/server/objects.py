@@ -1,6 +1,6 @@
 """`GET /api/object/WHAT/KIND/NAMESPACE/NAME`: YAML, events or logs, read with the viewer's rights.
 
-The mirror keeps figures, and no objects. What somebody asks for is read for them alone and kept
+The mirror keeps figures, and no objects. What somebody requests is read for them alone and kept
 nowhere: with the kubeconfig that this server runs with on their own machine, in the cluster with
 the token that they logged in with. The API server judges each read as theirs. Every answer is
 bounded: 256 KiB of text, 200 lines of a log, 100 events.
@@ -63,7 +63,7 @@ class Objects:
         Raises:
             NotFound: there is no such object, or the viewer may not know that there is.
             UsageError: there is no such kind, or it has no logs.
-            ReprieveError: it cannot be read; the message says why.
+            ReprieveError: it cannot be read; the message states why.
         """
         if what not in WHATS or not all(_NAME.fullmatch(each) for each in (kind, namespace, name)):
             raise UsageError("accepted: /api/object/yaml|events|logs/KIND/NAMESPACE/NAME")

@@ -46,7 +46,7 @@ class Packer:
     """Packs a stream so that the other end can read each part when it comes."""
 
     def __init__(self) -> None:
-        # 16 added to the window's bits asks for gzip's frame.
+        # 16 added to the window's bits requests gzip's frame.
         self._stream = zlib.compressobj(_LEVEL, wbits=15 + 16)
 
     def __call__(self, part: bytes) -> bytes:

@@ -53,7 +53,7 @@ class Plans:
 
         Raises:
             UsageError: the manifest or the namespace cannot be used.
-            ReprieveError: there is no answer; the message says why.
+            ReprieveError: there is no answer; the message states why.
         """
         if len(question.namespace) > _LONGEST_NAMESPACE:
             raise UsageError(f"namespace: accepted: at most {_LONGEST_NAMESPACE} characters")

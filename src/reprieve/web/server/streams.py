@@ -57,7 +57,7 @@ async def send_stream(
         request: what is answered.
         events: of which the first one may raise what is answered instead.
         door: asked anew.
-        visit: what it said first.
+        visit: what it stated first.
         clock: for the pauses between two questions.
         every: how long these are, in nanoseconds.
     """
@@ -104,7 +104,7 @@ async def _ask_anew(
     """Return never.
 
     Raises:
-        _Ended: the reader may see less than before, or nobody can say.
+        _Ended: the reader may see less than before, or nobody can state.
     """
     while True:
         await clock.sleep(every)

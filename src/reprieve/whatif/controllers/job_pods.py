@@ -3,7 +3,7 @@
 A Job has as many pods as it may run at a time, and replaces those that go. Of every other kind the
 pods are made once, from its row of the table of jobs, as its own controller would make them in the
 end, and one that is lost is made anew as it was; how they are owned in between does not matter to a
-decision. What is suspended holds all that stands under it. A kind that is stopped says that
+decision. What is suspended holds all that stands under it. A kind that is stopped states that
 nothing of it runs any more when its last pod is gone, as its row asks.
 
 Source: `kubeworld.controllers.jobs`; specification of the quota plane, section 10.2.

@@ -1,7 +1,7 @@
 """How many pods a plan makes at most, so that one number in a manifest does not fill the memory.
 
 1. The pods of what is submitted are 20,000 at most, those that are submitted as such among them:
-   with more the plan is not made, and what asks for them is named with its place.
+   with more the plan is not made, and what requests them is named with its place.
 2. Work that the cluster holds already gets 20,000 in place of those that it lacks; what lacks more
    than are left gets none, with a warning. A tenant who stores a set of a thousand million
    replicas, which no cluster fills, so spoils nobody's plan.

@@ -1,7 +1,7 @@
 """The lists of an overlay, in pages, as an API server gives them.
 
-A list is of the moment at which its first page was asked for, whatever is written until the last
-one: later pages hold what was there by then. A page is joined when it is asked for: fifty thousand
+A list is of the moment at which its first page was requested, whatever is written until the last
+one: later pages hold what was there by then. A page is joined when it is requested: fifty thousand
 pods at once are a copy of a hundred megabytes, and memory that the next copy cannot take over.
 
 Source: the API conventions of Kubernetes, retrieving large results sets in chunks.
@@ -56,7 +56,7 @@ class ListPages:
         """Return what follows a page, each once.
 
         Raises:
-            Refused: nothing goes on with this token.
+            Refused: nothing continues with this token.
         """
         found = self._open.pop(token, None)
         if found is None:

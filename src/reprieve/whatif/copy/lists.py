@@ -150,7 +150,7 @@ async def _documents(client: Reader, slots: asyncio.Semaphore) -> dict[str, byte
             try:
                 return await client.transport.request(Request("GET", path), Call("get", path))
             except ApiError:
-                # An aggregated API that is away hinders nobody else.
+                # An aggregated API that is away hinders no other work.
                 return None
 
     return dict(zip(paths, await asyncio.gather(*map(one, paths)), strict=True))

@@ -32,7 +32,7 @@ _COHORTS: Final = ("kueue.x-k8s.io", "cohorts")
 def with_undisturbed(answer: Answer, spared: Answer) -> Answer:
     """Return the answer with the pods that start without victims; `spared`: with none allowed."""
     if spared.victims:
-        return answer  # somebody went nevertheless: nothing can be said
+        return answer  # somebody went nevertheless: nothing can be stated
     known = {(each.kind, each.namespace, each.name): each for each in spared.outcomes}
     return answer.judged_again(
         tuple(

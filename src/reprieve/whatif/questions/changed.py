@@ -2,7 +2,7 @@
 
 Of a job the paths within its Workload mean the job's own fields, and what is said of a pod is meant
 for the pods of its templates; a priority class of a gang is that of the group and of all its pods.
-What the API server has filled in because of a class that is no longer named goes with it. Not
+What the API server has filled in because of a class that is no longer named is evicted with it. Not
 everything can be written: of some kinds the pods are described by another object, or in fields of
 their own.
 

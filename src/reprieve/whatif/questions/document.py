@@ -42,7 +42,7 @@ class _Struct(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 class VictimDocument(_Struct, frozen=True):
     """One that is preempted; `lostDeviceSeconds` is null where its start is not known.
 
-    `plane` chose it by `rule`, and `why` says that in words; `amounts`: its devices by resource.
+    `plane` chose it by `rule`, and `why` states that in words; `amounts`: its devices by resource.
     `saved`: when it was saved last since it started, empty where it was not. `inTurn`: it is
     preempted for another victim, which waits again. `toldAt`: when it would be told before,
     `goesBy`: when it is evicted at the latest then; empty without notice.
@@ -82,7 +82,7 @@ class WrittenDocument(_Struct, frozen=True):
 class FixDocument(_Struct, frozen=True):
     """A change with which it starts; `victims` are preempted then.
 
-    `field` is of the object that was decided about, a Workload, say; `written` is what the change
+    `field` is of the object that was decided about, a Workload, state; `written` is what the change
     is in the manifest, empty where that is not known.
     """
 
@@ -101,7 +101,7 @@ class EstimateDocument(_Struct, frozen=True):
     `basis`: `VictimsLeave`, `ProtectionEnds` or `DeclaredRunTime` (of `holder`, by its `field`), of
     which `notLaterThan` is an instant; `MeasuredWaits`: `quantile` of similar work started within
     `withinSeconds`, with this `confidence`, of so many `cases`. Empty: there is none, and `why`
-    says why.
+    states why.
     """
 
     basis: str
@@ -129,7 +129,7 @@ class OutcomeDocument(_Struct, frozen=True):
     quantities of all its pods by resource; `missing`: what of that is not free for it, so that
     others are preempted.
     `podsAsked`: of a job that is admitted with fewer pods than it requests; else null.
-    `podsOnEmptyCluster` would start where nobody else's work is; null but for what never fits.
+    `podsOnEmptyCluster` would start where no other work's work is; null but for what never fits.
     `estimate`: of what waits, and of what starts once others have been preempted;
     `idle`: of what waits where the idle plane decides, too.
     """
@@ -161,7 +161,7 @@ class FragileDocument(_Struct, frozen=True):
     """With so much less free it is `verdict`, or another is preempted.
 
     On a Node, or of a `flavor` of a ClusterQueue. It is the smallest amount that was found, at most
-    what one of its pods asks for.
+    what one of its pods requests.
     """
 
     resource: str

@@ -2,7 +2,7 @@
 
 1. waiting helps, as the engine has decided: until that instant
 2. those that are preempted have ended: their grace periods
-3. what holds room says how long it runs: the cluster is decided about once more without all that
+3. what holds room states how long it runs: the cluster is decided about once more without all that
    has ended by an instant, the first that does being found by halving
 4. similar work waited: a bound from at least 29 of them (`engine.diagnosis.estimates`)
 
@@ -14,7 +14,7 @@ An instant holds if nobody who comes later is before it. Each question of 3 is a
 whole cluster: there are at most five, and fewer where they take long; the end that is named does
 in any case.
 
-Source: the design's "Why work waits"; start estimates only where something was measured or said.
+Source: the design's "Why work waits"; start estimates only where something was measured or stated.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Waiter:
         plane: in which it waits.
         alike: what similar work has in common with it.
         waited: for how long it has waited, in nanoseconds.
-        why: why measured waits say nothing of it, in words.
+        why: why measured waits state nothing of it, in words.
     """
 
     plane: Plane
@@ -148,7 +148,7 @@ async def estimated(
         try:
             return await starts(other)
         except (UsageError, Undecided):
-            return False  # with that room others would make more pods than there may be, say
+            return False  # with that room others would make more pods than there may be, state
 
     own = frozenset[str]() if waiter is None else waiter.alike.but
     found = await by_run_times(snapshot, starts_there, over, own)
@@ -190,7 +190,7 @@ async def by_run_times(
 ) -> Estimate | None:
     """Return by when enough holders have ended, as far as they state how long they run.
 
-    None where it does not do that all of it has ended, nobody says, or there is no time to ask.
+    None where it does not do that all of it has ended, nobody states, or there is no time to ask.
     `but`: uids of what is asked about, whose own end helps it nothing.
     """
     ends = [each for each in declared_ends(snapshot) if but.isdisjoint(each.uids)]

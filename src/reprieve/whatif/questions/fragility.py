@@ -6,7 +6,7 @@ It is decided about again on the same cluster with less free, in two places:
 2. in its ClusterQueue, of a flavor that it has been given
 
 What is looked for is the smallest amount that changes the verdict or who is preempted, by halving
-up to what one of its pods asks for; beyond that it is not called fragile. Halving takes for granted
+up to what one of its pods requests; beyond that it is not called fragile. Halving takes for granted
 that less free is never easier. Amounts go by devices, else by cores, else by whole pods.
 
 Source: the API's `status.allocatable` of nodes; Kueue's nominal quota, of which less is the same as
@@ -84,7 +84,7 @@ async def fragility(
 ) -> Fragile | None:
     """Return with how little less free it is another answer; None where a pod's worth is not it.
 
-    `over` says that there is no time to decide again: then it is not known either.
+    `over` states that there is no time to decide again: then it is not known either.
     """
     if answer.verdict not in (Verdict.STARTS, Verdict.STARTS_WITH_VICTIMS):
         return None

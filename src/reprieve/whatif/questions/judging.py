@@ -1,7 +1,7 @@
 """Reads an answer from what happened in the overlay, so that it is what the planes did.
 
 1. What starts has all that it needs on nodes here, and no Workload or gate that holds it.
-2. A thing that waits says what the condition on it says.
+2. A thing that waits states what the condition on it states.
 
 Source: the design's "Intent log and executor"; specification 12, and of the quota plane, section 9.
 """
@@ -32,7 +32,7 @@ __all__ = ["answer_of"]
 _KUEUE: Final = "kueue.x-k8s.io/"
 _QUEUE_NAME: Final = f"{_KUEUE}queue-name"
 _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
-#: Conditions that say why something does not start.
+#: Conditions that state why something does not start.
 _WHY: Final = ("QuotaReserved", POD_SCHEDULED, GROUP_SCHEDULED, GROUP_SCHEDULED_ALPHA)
 
 

@@ -7,7 +7,7 @@ was
    the same object, or has the same one above it, as a pod that is made again.
 3. So does what others, who waited before, have had preempted since then: what moved has given them
 room,
-   or taken it. What the idle plane frees for nobody in particular is not named.
+   or taken it. What the idle plane frees for no work in particular is not named.
 4. A pod that was made anew during the run for one that was preempted, and is preempted itself, is
 not named
    besides: it was nobody's work yet, and on the cluster it would have another name.
@@ -109,7 +109,7 @@ class _Reading:
         if preemptor is None:
             return False
         line = self._line(preemptor.uid)
-        # A GpuWorkload, in whose name the idle plane decides, says whose it is in a field.
+        # A GpuWorkload, in whose name the idle plane decides, states whose it is in a field.
         resource = self._overlay.resource_of(preemptor.api_version, preemptor.kind)
         found = resource and self._overlay.get(resource, preemptor.namespace, preemptor.name)
         if root := first(found or None, "spec.workloadRef.uid"):

@@ -3,7 +3,7 @@
 What waits is asked of the planes themselves, as they were when the run ended: the dominant reason,
 and the changes that let it start when the engine decides again. Where several planes decide, of
 these only those are told with which all of them let it start (`whatif.questions.verifying`). If it
-would wait on the same cluster with nobody else's work on it, too, it never fits: that is decided
+would wait on the same cluster with no other work's work on it, too, it never fits: that is decided
 by another run.
 
 Source: the design's "Processes and time"; the reasons are those of `engine.diagnosis.reasons`.
@@ -54,7 +54,7 @@ __all__ = ["kinds_of", "over_after", "planned"]
 
 _LONGEST_TRYING: Final = 2.0  # seconds for changes that would help, of all that waits
 
-#: What keeps work from starting on an empty cluster, and is not for want of room.
+#: What keeps work from starting on an empty cluster, and is not for want of capacity.
 _NOT_ROOM: Final = with_trait(Trait.NOT_ROOM)
 
 

@@ -283,7 +283,7 @@ def _of_pods(
         )
         over = scheduled is not None and scheduled.status == "True"
         if not over and pod.spec.node_name:
-            return None  # it has a node, and nothing says since when
+            return None  # it has a node, and nothing states since when
         until = scheduled.last_transition_time if over and scheduled is not None else ""
         case = _case(snapshot, pod.metadata.creation_timestamp, until, over=over)
         if case is None:

@@ -65,7 +65,7 @@ class _Trying:
         try:
             return await self.decide(changed)
         except (UsageError, Undecided):
-            return None  # with its quota it would make more pods than a plan may have, say
+            return None  # with its quota it would make more pods than a plan may have, state
 
 
 async def verified(

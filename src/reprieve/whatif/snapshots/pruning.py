@@ -305,7 +305,7 @@ _POD: Final = _both(
 _POD_NAMES: Final = frozenset(
     (*_names_in(_SPEC), "spec", "template", *_names_in(_struct(_Condition)))
 )
-#: By which a job says how long it runs at most, and from when on.
+#: By which a job states how long it runs at most, and from when on.
 _RUN_TIME: Final = ("activeDeadlineSeconds", "startTime")
 _MAPS: Final = frozenset(
     ("labels", "matchLabels", "nodeSelector", "requests", "limits", "overhead", "podFixed")

@@ -39,7 +39,7 @@ class AskedWithout:
     Attributes:
         object: the document without what is not there yet.
         named: fields of its spec that name that.
-        judged_anew: fields of the spec that say otherwise once it is there.
+        judged_anew: fields of the spec that state otherwise once it is there.
     """
 
     object: Json

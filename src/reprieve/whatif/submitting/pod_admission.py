@@ -67,7 +67,7 @@ def check_classes(snapshot: Snapshot, submitted: Sequence[Submitted], kinds: Kin
     """Refuse pods and templates that name a class which is not there, as the API server does.
 
     Raises:
-        UsageError: says which, and what there is.
+        UsageError: states which, and what there is.
     """
     for resource, field in _CLASSES:
         listed = snapshot.kinds.get((resource.group, resource.plural))
@@ -95,7 +95,7 @@ async def dry_run_pods(
     Return what keeps pods from being made for now, to be told beside the plan.
 
     Raises:
-        ReprieveError: the API server would never take the pods of one; it says why.
+        ReprieveError: the API server would never take the pods of one; it states why.
     """
     asked: set[bytes] = set()
     reported: list[str] = []
@@ -217,7 +217,7 @@ def _pod(submitted: Submitted, template: Json) -> Json:
     metadata = {part: given[part] for part in ("labels", "annotations") if given.get(part)}
     if owner["metadata"].get("uid"):
         reference = owner_reference(owner)
-        del reference["blockOwnerDeletion"]  # that asks for a right of its own
+        del reference["blockOwnerDeletion"]  # that requests a right of its own
         metadata["ownerReferences"] = [reference]
     return {
         "apiVersion": "v1",

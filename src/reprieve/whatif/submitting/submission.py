@@ -69,7 +69,7 @@ class Document:
 class Submitted:
     """One object as it would be created, and the kind that it is of.
 
-    `judged`: the API server's admission has had its say; else the document stands as it is.
+    `judged`: the API server's admission has had its state; else the document stands as it is.
     """
 
     resource: Resource
@@ -164,7 +164,7 @@ async def dry_run(client: Reader, submitted: Sequence[Submitted]) -> list[Submit
     """Return the objects as the API server would store them; nothing is stored.
 
     Raises:
-        ReprieveError: the API server would refuse one; it says why.
+        ReprieveError: the API server would refuse one; it states why.
     """
     names = {
         each.object["metadata"].get("name")

@@ -150,7 +150,7 @@ def as_stored(submitted: Submitted, kinds: Kinds) -> Submitted:
     """Return what is submitted as the API server would read it; what it has judged stays.
 
     Raises:
-        UsageError: the API server could not read it; says which field, and what is accepted.
+        UsageError: the API server could not read it; states which field, and what is accepted.
     """
     if submitted.judged:
         return submitted

@@ -2,8 +2,8 @@
 
 The overlay asks the mutating webhooks of the plane that decides, at each creation, as an API server
 does: Jobs are suspended, pods gated, and templates of Deployments, StatefulSets and
-LeaderWorkerSets say who gates their pods. They are asked where the cluster asks them: where the
-settings say that they are served, or where what the API server answered to the dry run was judged
+LeaderWorkerSets state who gates their pods. They are asked where the cluster asks them: where the
+settings state that they are served, or where what the API server answered to the dry run was judged
 by them; and where nobody could be asked, since documents are taken as they stand.
 
 What they would refuse the API server refuses in the dry run already. Source: specification of the

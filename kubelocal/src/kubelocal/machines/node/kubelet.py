@@ -4,7 +4,7 @@
 |---|---|---|
 | bound, does not fit | Failed, reason OutOfcpu and the like | - |
 | bound, Pending | ContainerCreating, then Running and ready | pull and start latency |
-| Running, run time set | exits; restarted as restartPolicy says, else finished | run time |
+| Running, run time set | exits; restarted as restartPolicy states, else finished | run time |
 | Running, told to fail | the same at once, or evicted for good | - |
 | being deleted | ends with exit code 143, is removed with grace 0 | termination time |
 

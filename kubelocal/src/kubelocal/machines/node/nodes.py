@@ -1,6 +1,6 @@
 """Nodes, and the machine that keeps them in the store.
 
-What is not said of a node: 32 CPUs, 256Gi of memory, 110 pods. Capacity is what is allocatable.
+What is not stated of a node: 32 CPUs, 256Gi of memory, 110 pods. Capacity is what is allocatable.
 """
 
 from __future__ import annotations

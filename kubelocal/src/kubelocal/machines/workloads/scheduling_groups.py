@@ -2,7 +2,7 @@
 
 A Job has one group for its pods, from the first template. A JobSet has one per template that is
 named after one of its replicated Jobs, else one for all. A LeaderWorkerSet has one per replica, its
-leader among them. What a template says counts when its group is made. Pods that are made while
+leader among them. What a template states counts when its group is made. Pods that are made while
 their Workload exists name their group; one that stands in the pod template wins. Source: KEP-4671
 and KEP-5547; names are the Workload's, the template's and, for a LeaderWorkerSet, the replica's
 number.

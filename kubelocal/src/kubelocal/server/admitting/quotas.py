@@ -28,7 +28,7 @@ def check(api: State, kind: Kind, obj: dict[str, Any]) -> None:
     """Refuse a new object that exceeds a quota.
 
     Raises:
-        StatusError: 403, exceeded, or not said how much it needs.
+        StatusError: 403, exceeded, or not stated how much it needs.
     """
     metadata = obj["metadata"]
     for quota in _quotas(api, metadata.get("namespace", "")):

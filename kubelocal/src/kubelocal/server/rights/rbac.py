@@ -34,7 +34,7 @@ class Roles:
     """The stored roles and bindings, read anew for each question."""
 
     store: Store
-    # (resource, namespace, name) -> the version that was decoded, and what it says.
+    # (resource, namespace, name) -> the version that was decoded, and what it states.
     _decoded: dict[tuple[str, str, str], tuple[int, dict[str, Any]]] = field(default_factory=dict)
 
     def decide(self, user: User, wanted: Attributes) -> Decision:

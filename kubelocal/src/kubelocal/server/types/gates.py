@@ -3,7 +3,7 @@
 A gate that is off takes its kinds away and its fields out of what is written; fields that an object
 already has stay. Names, defaults and what needs what: workload-aware scheduling of Kubernetes 1.37
 (KEP-4671, KEP-5710). The first three are on here, of which a 1.37 server has only one on. What
-Jobs say under `scheduling` belongs to a gate that is not imitated (WorkloadWithJob), and is left
+Jobs state under `scheduling` belongs to a gate that is not imitated (WorkloadWithJob), and is left
 out as a 1.37 server leaves it out by default.
 """
 

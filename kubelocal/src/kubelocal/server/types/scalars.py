@@ -65,7 +65,7 @@ def _bytes(value: Any) -> Any:
 
 
 def _time(write: Callable[[Any], str]) -> Callable[[Any], Any]:
-    # An object says the same few instants many times.
+    # An object states the same few instants many times.
     @lru_cache(maxsize=4096)
     def normal(text: str) -> str:
         return write(parse_instant(text))

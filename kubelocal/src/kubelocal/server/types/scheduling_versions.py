@@ -1,6 +1,6 @@
 """PodGroup and Workload of `scheduling.k8s.io` v1alpha2, as another view of v1beta1.
 
-v1beta1 is what is kept; v1alpha3 has the same fields. What v1alpha2 cannot say (preemption
+v1beta1 is what is kept; v1alpha3 has the same fields. What v1alpha2 cannot state (preemption
 policies, parents, composite templates) is taken from the kept object when it is written to. The
 map of fields is that between the releases 1.36 and 1.37; no real server serves both.
 """

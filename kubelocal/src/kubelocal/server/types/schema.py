@@ -101,7 +101,7 @@ def problems(
     if kind.custom is not None:
         wrong = kind.custom.validator.causes(obj, rules=bool(kind.custom.rules))
         wrong += _scale_problems(kind.custom.scale, obj)
-        # What could not be checked is said last.
+        # What could not be checked is stated last.
         wrong.sort(key=lambda cause: cause.field == "<nil>")
         found += wrong
         if not wrong:

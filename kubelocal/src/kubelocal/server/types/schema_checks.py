@@ -124,7 +124,7 @@ def _default(schema: Schema, at: str) -> Iterator[Cause]:
     try:
         validator = Validator(bare)
     except ValueError:
-        # The schema itself is wrong, which is said of it and not of the default.
+        # The schema itself is wrong, which is stated of it and not of the default.
         return
     for cause in validator.causes(pruned, rules=False):
         below = cause.field not in ("", "<nil>")

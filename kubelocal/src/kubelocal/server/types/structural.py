@@ -101,7 +101,7 @@ class Validator:
         """Return what is wrong with `value`, by field path.
 
         `rules`: the schema has CEL rules, which a value of the wrong shape keeps from being
-        checked; the last cause says so then.
+        checked; the last cause states it then.
         """
         found: list[Cause] = []
         if not self._compiled.is_valid(value):

@@ -1,7 +1,7 @@
 """How values of a kind are composed, for patches that merge and for ownership of fields.
 
 One view over two sources: layouts of built-in messages and structural schemas of custom kinds.
-Where neither says anything, maps are owned key by key and lists as a whole, as
+Where neither states anything, maps are owned key by key and lists as a whole, as
 structured-merge-diff deduces it.
 """
 

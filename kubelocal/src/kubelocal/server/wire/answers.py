@@ -1,6 +1,6 @@
 """Answers in the form that the client requested: objects, Tables or metadata alone.
 
-Objects that are kept in the version asked for are answered with their stored bytes.
+Objects that are kept in the version requested are answered with their stored bytes.
 """
 
 from __future__ import annotations

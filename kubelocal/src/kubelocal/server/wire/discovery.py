@@ -1,6 +1,6 @@
 """Discovery: which groups, versions and resources there are, in the old and the aggregated form.
 
-Source: documents of a 1.37 server. kubectl asks for the aggregated form with two requests; other
+Source: documents of a 1.37 server. kubectl requests the aggregated form with two requests; other
 clients walk `/api`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`.
 """
 

@@ -60,7 +60,7 @@ class _Shares:
 class Faults:
     """Which share of a user's requests fails.
 
-    `counts` says how many did, by kind of fault; `refused` by (user, verb, group, resource).
+    `counts` states how many did, by kind of fault; `refused` by (user, verb, group, resource).
     """
 
     counts: dict[str, int] = field(default_factory=dict)

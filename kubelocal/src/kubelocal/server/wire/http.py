@@ -144,7 +144,7 @@ class HttpServer:
     ) -> web.StreamResponse:
         """Answer, or raise what the refusal is.
 
-        `warnings` takes what the answer's header says, and `asked` what the request is about and
+        `warnings` takes what the answer's header states, and `asked` what the request is about and
         its verb, also of a request that is refused.
         """
         if self.hosts is not None:

@@ -49,7 +49,7 @@ async def stream(
 ) -> web.StreamResponse:
     """Write the watch until it ends; `fate` returns after each write what becomes of it.
 
-    `warnings`: what the answer's header says.
+    `warnings`: what the answer's header states.
     """
     seconds = query_number(request.query, "timeoutSeconds") or LONGEST_WATCH_SECONDS
     await api.store.durable()
@@ -151,7 +151,7 @@ class _Encoder:
 
     def event(self, seen: Seen) -> bytes:
         stored, shared = seen.event.object, seen.event.encoded
-        # A Table says ages, which are shared for the moment of the first encoding.
+        # A Table states ages, which are shared for the moment of the first encoding.
         form = (self._kind, seen.type, self._form, self._include, self._columns)
         line = shared.get(form)
         if line is None:

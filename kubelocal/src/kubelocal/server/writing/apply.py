@@ -2,7 +2,7 @@
 
 Source: KEP-555. In order: the sets of the applied configuration; the merge with the live object;
 conflicts, which are changed fields that others own (with `force` they change hands); removal of
-fields that this manager applied before, does not now, and nobody else owns.
+fields that this manager applied before, does not now, and no other work owns.
 """
 
 from __future__ import annotations

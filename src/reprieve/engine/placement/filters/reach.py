@@ -1,7 +1,7 @@
 """Which nodes a volume or a device can be reached from, as indices of nodes.
 
 Local volumes and devices name one node each, and there may be as many of them as nodes; terms that
-only ask for label values are therefore looked up in an inverted index instead of being tested on
+only request label values are therefore looked up in an inverted index instead of being tested on
 every node. Source: specification 21.5 (node affinity of volumes) and 21.9 (nodeSelector).
 """
 

@@ -1,6 +1,6 @@
 """All scores of a pending pod, with their weights (specification 17.1).
 
-A plugin that has nothing to say about a pod is left out, which adds 0 to every node alike: the
+A plugin that has nothing to state about a pod is left out, which adds 0 to every node alike: the
 order of nodes is the same.
 """
 

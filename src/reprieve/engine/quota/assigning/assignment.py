@@ -148,7 +148,7 @@ class PodSetAssignment:
 class Assignment:
     """Flavors for a whole workload. `usage` is by flavor-resource of the tree.
 
-    `lacks_places`: quota is free on them, and its pods have no room where their topology asks.
+    `lacks_places`: quota is free on them, and its pods have no capacity where their topology asks.
     """
 
     pod_sets: tuple[PodSetAssignment, ...]

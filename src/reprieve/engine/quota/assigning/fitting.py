@@ -2,14 +2,14 @@
 
 Where several heads ask for the same free room, all but one are looked at again in the next cycle,
 and most of what is ever admitted has the shape of something that was. With one flavor for each
-resource, and one flavor-resource asked for in all, nothing is left to choose, so that the
+resource, and one flavor-resource requested in all, nothing is left to choose, so that the
 assignment of what fits follows from
 
 1. the shape and the names of the pod sets, and the ClusterQueue
 2. the configuration
 3. the borrowing level of each pod set, with those before it
 
-and room is looked up each time. It has no texts of amounts, unlike that of a head that waits.
+and capacity is looked up each time. It has no texts of amounts, unlike that of a head that waits.
 Source: specification of the quota plane, sections 5.1, 5.2 and 5.5.
 """
 

@@ -2,8 +2,8 @@
 
 All taints that keep pods away must be tolerated by the pods or by the flavor itself. The node
 selector and the required node affinity must match the flavor's labels, as far as they speak of
-labels that this flavor has; a term of the affinity that says nothing about them makes the whole
-affinity say nothing, since terms are alternatives.
+labels that this flavor has; a term of the affinity that states nothing about them makes the whole
+affinity state nothing, since terms are alternatives.
 
 Source: specification of the quota plane, section 5.1.
 """

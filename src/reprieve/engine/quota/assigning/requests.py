@@ -1,7 +1,7 @@
 """What a workload requests, and what it holds.
 
-A pending pod set asks for its pods' requests times the count that is left after reclaimable pods.
-An admitted one holds what its admission records, never what its spec says; where fewer pods are
+A pending pod set requests its pods' requests times the count that is left after reclaimable pods.
+An admitted one holds what its admission records, never what its spec states; where fewer pods are
 left than were admitted, the recorded total is divided by the admitted count before it is multiplied
 by the lower one.
 

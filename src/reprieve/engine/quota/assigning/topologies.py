@@ -1,6 +1,6 @@
 """Topology in the assignment of flavors: which flavors do, and where pods get places.
 
-A flavor is chosen by quota alone. On the flavors that were chosen the pod sets that ask for a
+A flavor is chosen by quota alone. On the flavors that were chosen the pod sets that request a
 topology, or whose ClusterQueue has no other flavors, are assigned domains. Where quota fits but the
 nodes do not, the workload needs preemption; where they would not do either with all that topologies
 placed gone, it fits nowhere.
@@ -238,7 +238,7 @@ def places_after_checks(
 ) -> tuple[dict[str, TopologyAssignment], str]:
     """Return by pod set the places that were delayed until its checks were ready.
 
-    The second value says why a pod set has none; there are no places then.
+    The second value states why a pod set has none; there are no places then.
     """
     assert workload.admission is not None, "it holds quota"
     due = [

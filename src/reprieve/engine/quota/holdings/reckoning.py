@@ -9,7 +9,7 @@
 At a root, potential is the subtree's, and available what of it is not used.
 
 Nothing of `tree` is used but the numbers by which it calls nodes and flavor-resources. Quotas of a
-flavor-resource are worked out once, when a proof first asks for them, and hold as long as the
+flavor-resource are worked out once, when a proof first requests them, and hold as long as the
 configuration does. What a ClusterQueue uses is taken as a snapshot has it; what its cohorts use is
 compared with it by `understated`, and follows every change by the formula above.
 
@@ -38,7 +38,7 @@ _NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 class Quotas:
     """Quotas of one flavor-resource by node; `drawn` is the most that a node has from its parent.
 
-    `potential` is the most that a node could use if nobody else used anything.
+    `potential` is the most that a node could use if no other work used anything.
     """
 
     subtree: list[int]

@@ -356,7 +356,7 @@ class Holdings:
         for column in columns:
             known = unshared.get(column)
             if known is None:
-                # A snapshot goes on to fill what it shares.
+                # A snapshot continues to fill what it shares.
                 known = self._borrowers.get(column, {}).copy()
                 self._borrowers[column] = unshared[column] = known
             if known:

@@ -105,7 +105,7 @@ class Consumptions:
     weights: Mapping[str, float] = field(default_factory=dict)
     usage: dict[str, float] = field(default_factory=dict)
     _known: dict[str, Consumption] = field(default_factory=dict)
-    # What workloads asked for, by LocalQueue, and the LocalQueue of each.
+    # What workloads requested, by LocalQueue, and the LocalQueue of each.
     _charges: dict[str, dict[str, Mapping[str, float]]] = field(default_factory=dict)
     _queue_of: dict[str, str] = field(default_factory=dict)
 

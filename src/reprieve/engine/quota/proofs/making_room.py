@@ -1,6 +1,6 @@
 """Which pods have to be evicted for the pods of a workload, so that few devices are.
 
-Asked where the quota of a workload is free and the nodes have no room for it. On each node pods
+Asked where the quota of a workload is free and the nodes have no capacity for it. On each node pods
 stay whose devices are the most that fit beside those that come. Pods that are all alike are divided
 among nodes so that the fewest devices go in all; others go one after the other to the node where
 the fewest devices more have to go. Of many nodes those that lack the fewest devices are looked at.

@@ -6,7 +6,7 @@ victims are gone, as are those that leave anyway. Room is kept for those who wer
 pods of other workloads that hold quota and have no node yet, nominated pods, and what this run has
 admitted or preempted for before.
 
-Pods go one after the other, the largest first, to the node with the least room left, so that a
+Pods go one after the other, the largest first, to the node with the least capacity left, so that a
 preemptor whose pods are not all alike may be refused although some arrangement exists. Checked are
 the filters that need nothing but the pod's template: node selector and affinity, taints, ports,
 resources, hard topology spread and required pod affinity. Volumes and devices are left to the
@@ -59,7 +59,7 @@ FILTERS: Final = (
     FilterName.POD_TOPOLOGY_SPREAD,
     FilterName.INTER_POD_AFFINITY,
 )
-#: How long room is kept for a workload that has quota and no pods yet.
+#: How long capacity is kept for a workload that has quota and no pods yet.
 STARTING: Final = MINUTE
 
 
@@ -74,7 +74,7 @@ class NodeProof:
         scheduler_preempts: the scheduler of this process may preempt pods of lower priority for
             the preemptor's once it has its quota; who fits after that is not refused.
         reclaimable: pods of idle work, which may go for those of them that have `opted` in.
-        moves: what fits gets another flavor where nodes have more room for it.
+        moves: what fits gets another flavor where nodes have more capacity for it.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class NodeProof:
         """Return the first other assignment whose pods nodes fit better; None: none.
 
         Room that is free, or on its way, is more than room that idle work could make, that is more
-        than room that the scheduling plane could make as well, and that is more than none; of
+        than capacity that the scheduling plane could make as well, and that is more than none; of
         equals in this those where fewer devices have to go. Else the entry keeps what it has.
         """
         if not self._moves or entry.assignment is None:

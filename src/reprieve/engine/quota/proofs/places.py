@@ -2,7 +2,7 @@
 
 The plan says where the preemptor's pods are to go. That is held against the tree leaf by leaf: each
 pod set has all of its pods in it, in one domain where one is required, and every leaf has what its
-pods ask for. That no victim could stay is asked of the assignment once more, with that one victim
+pods request. That no victim could stay is asked of the assignment once more, with that one victim
 where it was.
 
 Source: promises "Feasible" and "Irreducible" of the design; specification of topology-aware

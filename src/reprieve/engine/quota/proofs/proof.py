@@ -5,7 +5,7 @@ that the cycle has by now, in which those before it have taken their quota. Noth
 used, and no figure of the tree: quotas are worked out anew (`reckoning`), and what a victim holds,
 its priority and its timestamp are read from its Workload.
 
-Of the preemptor: it holds no quota; what is asked for is what its pod sets need, on flavors that
+Of the preemptor: it holds no quota; what is requested is what its pod sets need, on flavors that
 its ClusterQueue offers for them; something of it is *lacking*, which is worked out here.
 
 Of each victim, on the snapshot of the search: it holds quota, is named once, is not on its way out
@@ -14,7 +14,7 @@ permits it (`withinClusterQueue`, `reclaimWithinCohort`), and it has a flavor-re
 lacking. One of another ClusterQueue is in the same tree, in an active queue. That queue, and every
 cohort below the lowest one that it shares with the preemptor, gives only while it uses more than
 its own: with all its victims gone but one it still does. In which order victims were taken is not
-known, since those that are put back leave no trace; one of them was the last.
+known, since those that are reprieved leave no trace; one of them was the last.
 
 Its reason is that of the rule. Classically: from the place in the hierarchy, and from
 `borrowWithinCohort` with its threshold. Who may be preempted only while the preemptor does not
@@ -264,7 +264,7 @@ def _attempted(
         for column, amount in held:
             if column not in state.wanted:
                 continue
-            # One flavor-resource says nothing about another, so that one may be enough.
+            # One flavor-resource states nothing about another, so that one may be enough.
             back = column, gone.trail(column, side.below, amount)[-1], side.common
             if back not in needed:
                 _, more, node = back
@@ -294,7 +294,7 @@ def _beyond_their_own(
 ) -> Iterator[PlanFault]:
     """Yield the ClusterQueues that give what they, or cohorts above them, have not borrowed."""
     fair = state.settings.fair_sharing is not None
-    exceeding: set[int] = set()  # with one victim of theirs put back
+    exceeding: set[int] = set()  # with one victim of theirs reprieved
     for queue, held, _ in state.alike:
         below = sides[queue].below
         for column, amount in held:

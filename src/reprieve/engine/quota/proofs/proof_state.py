@@ -52,7 +52,7 @@ class Preempting:
     `pod_sets` are the flavors and the numbers of pods from which the requests come; without them it
     is not asked whether they are what the workload needs. `instead`: whom the victims spare, the
     targets of the reference; empty where the victims are those. `places`: what pods ask of
-    topologies, None where they ask for nothing of it.
+    topologies, None where they request nothing of it.
     """
 
     workload: Workload

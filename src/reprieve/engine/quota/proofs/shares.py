@@ -2,7 +2,7 @@
 
 The search compares while it collects victims, and some of them are put back at the end, so that the
 moment of a comparison is not known from a plan. Shares only fall as victims go. So the other side
-is taken as it was, without this victim where the strategy says so, and the preemptor's side with
+is taken as it was, without this victim where the strategy states it, and the preemptor's side with
 the preemptor and without the victims of the plan; if that does not do, without everybody there who
 may be preempted. A victim that is refused in this state was not permitted in any other.
 

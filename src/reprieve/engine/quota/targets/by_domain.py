@@ -5,7 +5,7 @@ its victims may stand in several domains, of which one alone would do. Here each
 wanted level, and where wider ones do, too, of those, is looked at by itself:
 
 1. its candidates in their order, then the others, until the workload has its quota and its places
-2. those without whom it has them, too, are put back
+2. those without whom it has them, too, are reprieved
 3. of its candidates alone, sets of no more members that cost less are tried (`fewer_victims`)
 4. of all domains the set is taken that costs least (`victim_costs`), then the one with the fewest
    pods, then the narrower level, then the domain whose values come first

@@ -1,11 +1,11 @@
 """Classical preemption: which workloads are preempted when no shares are compared.
 
 Candidates are the preemptor's own queue, and the queues of the tree that use more than their own,
-walked from its parent to the root. Those found where the preemptor's side has room of its own
+walked from its parent to the root. Those found where the preemptor's side has capacity of its own
 (*advantage*) form the hierarchy list, the others the priority list. A candidate is taken only while
 its queue, and every cohort between it and the common ancestor, still exceed their quota. Up to two
 attempts are made, with and without borrowing; the first that fits is then filled back: every victim
-but the last is put back if the preemptor still fits without it.
+but the last is reprieved if the preemptor still fits without it.
 
 A search works on copies of the columns that it needs and reads the sorted lists from their front,
 so what it costs is what it takes, not what there is.
@@ -115,7 +115,7 @@ def classical_targets(
     """Return who is preempted for `requests` by flavor-resource, or None.
 
     `need` are the flavor-resources that need preemption; `places` tells whether the preemptor's
-    pods get places, None where they ask for none.
+    pods get places, None where they request none.
     """
     candidates = candidates_of(snapshot, who, requests, need)
     amounts = tuple(requests.items())

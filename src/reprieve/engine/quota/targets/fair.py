@@ -163,7 +163,7 @@ def fair_targets(
     """Return who is preempted for `requests` by flavor-resource, or None.
 
     `need` are the flavor-resources that need preemption; `places` tells whether the preemptor's
-    pods get places, None where they ask for none.
+    pods get places, None where they request none.
     """
     pending = fair_candidates(snapshot, who, need)
     if not pending:

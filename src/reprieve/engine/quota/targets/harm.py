@@ -6,10 +6,10 @@ the time alone, so that the later save goes first, and the order of any two does
 neither saves: it takes the place of the reservation in the order of candidates (`state`), below
 priority and everything else that stands above it.
 
-Who is to be preempted and says when its next save is to be good may be worth waiting for. The
+Who is to be preempted and states when its next save is to be good may be worth waiting for. The
 preemptor waits until the save of one of its victims at which they lose least altogether, if what
 they lose less then is more than a fifth of the device time that is waited for. That is the time of
-all devices that come free or are asked for, whichever are more: who else waits for those of a wide
+all devices that come free or are requested, whichever are more: who else waits for those of a wide
 victim waits, too, however narrow the preemptor. It waits like one whose victims are on their way.
 
 How long that may take in all follows from what the victims say: a third more than the longest time
@@ -67,7 +67,7 @@ def worth_waiting_for(
 
     Args:
         victims: who would be preempted now, each with the devices that it holds.
-        devices: how many the preemptor asks for.
+        devices: how many the preemptor requests.
         now: the instant of the decision.
         latest: no later save is waited for.
     """

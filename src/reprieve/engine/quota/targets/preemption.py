@@ -53,7 +53,7 @@ def find_targets(
     """Return the victims for `requests`, None when none may be or it would not help.
 
     Amounts are by flavor-resource; `need` are those that do not fit without preemption; `places`
-    tells whether pods get places, None where they ask for none.
+    tells whether pods get places, None where they request none.
     """
     wanted = {column: amount for column, amount in requests.items() if amount}
     if snapshot.settings.fair_sharing is not None:
@@ -68,7 +68,7 @@ class SearchOracle:
         self._snapshot = snapshot
         self._who = who
         self._pace = pace
-        # Who asks for one flavor-resource only is answered and served by one search.
+        # Who requests one flavor-resource only is answered and served by one search.
         self._searches: dict[object, Found | None] = {}
 
     def __call__(self, column: int, amount: int) -> tuple[Possibility, int]:

@@ -55,7 +55,7 @@ class Causes:
 
     Of a workload it is its effective priority, and the name, weight and quotas of its ClusterQueue
     and of every cohort above that. A workload that comes back as another object has the same cause,
-    so that who it is is said by what its lineage has in common.
+    so that who it is is stated by what its lineage has in common.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -253,7 +253,7 @@ def protected(
         who: the preemptor.
         now: the instant of the decision.
         runtimes: whether anything has a minimum runtime.
-        ledger: of who displaced whom, None where nobody is held for it.
+        ledger: of who displaced whom, None where no work is held for it.
         causes: what lets workloads preempt each other now; None where the ledger says who is held.
     """
     paired = ledger

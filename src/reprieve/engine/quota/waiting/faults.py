@@ -1,7 +1,7 @@
 """How long what failed by a fault of ours waits before it is tried again.
 
 Ten seconds after the first fault, twice as long after each one in a row, at most ten minutes: what
-fails by chance is soon tried again, and what fails always costs little and holds up nobody else.
+fails by chance is soon tried again, and what fails always costs little and holds up no other work.
 """
 
 from __future__ import annotations

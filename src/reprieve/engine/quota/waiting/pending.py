@@ -26,7 +26,7 @@ Row = tuple[int, int, str, str]
 class Alike:
     """Workloads of one shape, in order: those that are queued, and those set aside.
 
-    `hopeless` says that what comes later of this shape is set aside as well; `number` tells the
+    `hopeless` states that what comes later of this shape is set aside as well; `number` tells the
     shapes of a queue apart.
     """
 

@@ -199,7 +199,7 @@ class Queues:
     def next_heads(self, now: Nanos) -> list[tuple[str, Workload]]:
         """Return what `heads` would pop; none where it may find faults, or whose backoff lasts.
 
-        Who is returned is not taken: `set_aside_next` says what becomes of it.
+        Who is returned is not taken: `set_aside_next` states what becomes of it.
         """
         self._now = now
         if self._faults or self._queue_faults or self.unrecorded:

@@ -150,7 +150,7 @@ class JobPreemption:
 
     `nominated`: node name of every pending member. `victims`: slots, by node name and in the order
     in which they were decided on. `possible` and `cost`: by node name, of nodes with possible
-    victims. `statuses`: what was said of nodes, by name; `counts`: the same counted, of `nodes`.
+    victims. `statuses`: what was stated of nodes, by name; `counts`: the same counted, of `nodes`.
     `unplaced`: members that got no node. `terminating`: keys of pods that are waited for, with
     their node. `lower`: pods of lower priority that lose their nomination to a victim's node.
     `gangs`: slots of those victims that go together, by gang. `best`: the least costly victims were

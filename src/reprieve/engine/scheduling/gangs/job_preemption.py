@@ -5,7 +5,7 @@
 3. candidates are the nodes whose refusal of the trigger could be mended; with `placement: search`
    the nodes where that is so for any member, and those that a member fits on as they are;
 4. possible victims leave the candidates; all members are placed, each beside its siblings;
-5. around that placement victims are put back, the most important first: higher priority, then job
+5. around that placement victims are reprieved, the most important first: higher priority, then job
    key, then name. Whoever cannot return is a victim;
 6. with `placement: search` the same is done around what members find in their own order, and the
    smaller set of victims is taken: fewer victims of exhausted budgets, then fewer pods, then lower
@@ -70,7 +70,7 @@ def preempt_for_job(
 
     The simulation respects the nominations of other jobs already (`respect_others`).
     `statuses`: (nodes,) `Rejection` of each node for the trigger, where that is known already.
-    `explain`: also say what filters said of nodes when everything went well.
+    `explain`: also state what filters stated of nodes when everything went well.
     """
     snapshot = simulation.snapshot
     refused = _refused(simulation, job)

@@ -1,7 +1,7 @@
 """Chooses the node, and the units on it, where a plain pod costs least.
 
 On each node where the pod fits with all potential victims gone, the lowest priority up to which
-units have to go is found, then the cheapest of these units by the resources that the pod asks for,
+units have to go is found, then the cheapest of these units by the resources that the pod requests,
 exactly. Of many nodes those are worked out whose victims are the least by kube-scheduler's rules.
 The best few are tried with all filters and the reprieve, nobody else being a victim, and what costs
 least of them and of the victims found before is taken (`plan_cost`). Source: KEP-5710, "Future

@@ -1,10 +1,10 @@
 """The devices that members claim, as amounts of nodes: what is free, and what each pod frees.
 
 With `simulateClaims` the devices of victims come free. Requests for a number of devices of a class
-are counted, by class and selectors; what else a claim asks for (all devices of a node, one of
+are counted, by class and selectors; what else a claim requests (all devices of a node, one of
 several forms, equal attributes) is left to the filters. A device that several nodes reach counts on
 each, and one of a claim with several users, or on another node than its user, counts as free: there
-is never more room than is told. Source: specification 21.9.
+is never more capacity than is told. Source: specification 21.9.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _devices(
 ) -> tuple[I64, Mapping[DeviceId, list[int]]] | None:
     """Return how many devices of a sort each node reaches, and the nodes of each device.
 
-    None where a selector says nothing of a device.
+    None where a selector states nothing of a device.
     """
     if ("", sort[0]) not in state.inventory.classes:
         return None

@@ -1,7 +1,7 @@
 """Chooses the least costly victims for members that were placed without all potential victims.
 
 The lowest priority up to which units have to be evicted is found first, then the cheapest of these
-units (`covering`), counting the resources that members ask for, what they allow of one another on a
+units (`covering`), counting the resources that members request, what they allow of one another on a
 node (`node_limits`), and the nodes that take each member while all potential victims are gone. The
 result is only a proposal: the members are placed by all filters with exactly these units gone, and
 the reprieve decides who of them stays all the same. With a topology constraint each domain is

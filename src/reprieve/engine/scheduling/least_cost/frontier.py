@@ -5,7 +5,7 @@ member costs with them. The lowest priority with which there are enough slots co
 then on each node has a few points, so many slots for so much, which are combined into the least
 cost for all members on the nodes where slots cost least. The bound takes parts of pods as well,
 and for each node the resource that it has least of; what a unit with pods on several nodes costs is
-split among its pods. Then those that are evicted are charged to the nodes that have room by
+split among its pods. Then those that are evicted are charged to the nodes that have capacity by
 them, all others in full, and the combination is made again while it gets cheaper. Source: KEP-5710,
 "Future extensions".
 """
@@ -233,7 +233,7 @@ def _chosen(steps: F64, count: int) -> I64:
 def _combined(room: Slots, lined: _Lined, nodes: I64) -> tuple[Mask, tuple[int, ...]]:
     """Return the units that are evicted on these nodes, and the node of each member.
 
-    No members where the nodes have not enough room.
+    No members where the nodes have not enough capacity.
     """
     states = np.arange(room.count + 1)
     slots = np.arange(int(lined.most[nodes].max(initial=0)) + 1)

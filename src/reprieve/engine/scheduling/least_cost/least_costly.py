@@ -89,7 +89,7 @@ def least_costly(search: Search, found: Preemption) -> Preemption:
                 found, least = other, cost
             break
         if broken is None:
-            bound = offered.bound  # it holds whatever budgets say
+            bound = offered.bound  # it holds whatever budgets state
         if again is None:
             return replace(found, gap=gap_of(least, *bound, counted))
         broken = _beyond(units, parts, again, budgets)

@@ -4,7 +4,7 @@ With all potential victims gone, each pod goes to the passing node where letting
 around it costs least; the first difference decides:
 
 1. lowest priority of a unit that could not return;
-2. least lost work of these units, a group that goes as a whole counted once;
+2. least lost work of these units, a group that is evicted as a whole counted once;
 3. the node's score.
 
 The costs of all nodes are estimated at once, from above: units leave in the order of their cost
@@ -59,7 +59,7 @@ class _Leaving:
 class _LeastHarm:
     """Costs hold for one class of pods, and as long as every pod placed was chosen for here.
 
-    Resources are those that the class asks for.
+    Resources are those that the class requests.
     """
 
     units: Units

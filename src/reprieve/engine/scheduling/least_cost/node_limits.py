@@ -1,7 +1,7 @@
 """What a node may have of members beside resources: by constraints on one another and by claims.
 
 Where each node is a domain of its own (host names) a hard spread constraint and a term of
-anti-affinity that members have against themselves are amounts like resources: each member asks for
+anti-affinity that members have against themselves are amounts like resources: each member requests
 one, a node has so many, and units that match free one for each of their pods. So are the devices
 that members claim (`claimed_room`). The search for the least costly units counts them. Wider
 domains are left to the filters.
@@ -9,7 +9,7 @@ domains are left to the filters.
 A spread constraint lets a node have `maxSkew` more than the emptiest node has. Where no unit
 matches there is one case for each number that this can be: all nodes have that many at least, and
 none more than `maxSkew` above it. Otherwise the emptiest node has at most the mean, and no more
-than there is room for on any of them: that case bounds all plans, and another one, which bounds
+than there is capacity for on any of them: that case bounds all plans, and another one, which bounds
 nothing, is what filters rather accept.
 """
 

@@ -1,6 +1,6 @@
 """What a unit that could not be placed gives back of its device claims.
 
-The claims that keep it on nodes it cannot use, and that nobody else uses, are deallocated; claims
+The claims that keep it on nodes it cannot use, and that no other work uses, are deallocated; claims
 that were made for extended resources in an earlier attempt are deleted. Source: specification,
 sections 6 and 21.9.
 """
@@ -30,7 +30,7 @@ def deallocations(simulation: Simulation, pods: Sequence[Pending]) -> tuple[Deal
     """Return the claims of failed pods that are in the way, each once, in the order of the pods.
 
     A claim is in the way when a node that passes all earlier filters is refused because the claim
-    is allocated elsewhere, and it is reserved for nobody but the pod (or its group) itself.
+    is allocated elsewhere, and it is reserved for no work but the pod (or its group) itself.
     """
     snapshot = simulation.snapshot
     rows = snapshot.tables.get(Kind.RESOURCE_CLAIM, {})

@@ -2,7 +2,7 @@
 
 Members are counted by class, nodes hold amounts of a few resources, and a unit frees an amount on
 each node that it has pods on. For every node there is a table: what the cheapest units are that
-make room for so many members of each class. The tables are combined node by node into the least
+free capacity for so many members of each class. The tables are combined node by node into the least
 cost for all members (dynamic programming over the members that are still to be placed).
 
 A unit with pods on several nodes couples them. Its cost is split among its nodes, which gives a
@@ -45,7 +45,7 @@ class Instance:
     `free`: by node, what is free there. `needs` and `counts`: by class of members, what one asks
     for and how many there are. `allowed`: by node, the classes that may go there. `frees`: by node,
     what each unit frees there. `cost`: of each unit, at least 0. `least`: by node, so many members
-    have to have room there; none where it is empty.
+    have to have capacity there; none where it is empty.
     """
 
     free: Sequence[Amounts]

@@ -56,7 +56,7 @@ class Delayed:
     `deferred`: another plane has not answered, or evicts for them. `patient`: they wait for pods
     that end already, where those suffice. `until`: monotonic, when that ends by itself. `among`:
     the only pods that may be victims of a unit; `without`: pods that another plane evicts for a
-    unit, which needs more room than they leave. `slots`: of all these pods, where known.
+    unit, which needs more capacity than they leave. `slots`: of all these pods, where known.
     `delayed`: units that preempt from then on, Unix nanoseconds. `saving`: the plans whose
     victims save, the oldest first.
     """
@@ -192,7 +192,7 @@ def with_gone(
 def without_room(attempt: Attempt) -> Attempt:
     """Remove the nominated nodes of all members of a rejected unit, also those not tried now.
 
-    Else the others kept room that helps nobody: the unit does not fit with it any more.
+    Else the others kept capacity that helps nobody: the unit does not fit with it any more.
     """
     found = attempt.preemption
     lacks = attempt.code is Code.UNSCHEDULABLE and attempt.plan is None

@@ -2,7 +2,7 @@
 
 Those of equal or higher priority count, each on its own node only. The unit's own pods and other
 members of its group or tree do not. Where victims of plans still save, the room that they hold is
-the room that is kept: whoever fits beside them as it is takes nothing from these plans.
+the capacity that is kept: whoever fits beside them as it is takes nothing from these plans.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def kept_beside_saving(
     """Return what is kept, except capacity that the victims of its own plan still hold.
 
     A victim of several plans holds room for the oldest one that needs it. Only for an attempt that
-    evicts nobody: it sees the victims where they are.
+    evicts no work: it sees the victims where they are.
     """
     snapshot = simulation.snapshot
     wanted = frozenset[Uid]().union(*(victims for _, victims in plans))

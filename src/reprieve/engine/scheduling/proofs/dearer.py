@@ -6,7 +6,7 @@ Nothing of the search is used. What it finds is always a better choice, never a 
 2. the plan says that nothing costs less (gap 0), and one pod would do in place of all victims that
    go alone on a node: with `harmOrder` one that loses less, where several planes decide one that
    holds fewer devices, else one in place of several;
-3. the plan says so, and a plan that is made the plain way costs less (`naive_plan`).
+3. the plan states it, and a plan that is made the plain way costs less (`naive_plan`).
 
 1 and 3 are not asked where the search does not promise it: for members whose filters depend on
 other pods, topology constraints, trees, groups that go by floors, members of several sizes on many
@@ -80,7 +80,7 @@ def fits_below(
     snapshot, policy = simulation.snapshot, simulation.policy
     lower = evictable & simulation.present & (priority < priority[slots].max())
     groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
-    # Of a group that goes as a whole all may go, or none.
+    # Of a group that is evicted as a whole all may go, or none.
     stays = np.unique(groups[simulation.present & ~lower & (groups >= 0)])
     lower &= ~np.isin(groups, stays)
     gone = np.flatnonzero(lower)
@@ -104,7 +104,7 @@ def beats_bound(
     """Return a victim in place of which, and of others there, one pod would do; None without one.
 
     That pod loses less with `harmOrder`, or holds fewer devices where several planes decide, else
-    it is one in place of several. A plan that says that nothing costs less (gap 0) has no such
+    it is one in place of several. A plan that states that nothing costs less (gap 0) has no such
     victim. `priority`: (slots,) by which victims are compared. `now`: Unix seconds.
     """
     lost = _weights(snapshot, policy, now)

@@ -3,7 +3,7 @@
 A victim could stay when, with it back on its node and all others gone, every member still passes
 all filters on its own node, in the order of placement, beside the members before it and the pods
 for whom the node is kept (specification 7.7, 8.4 and 8.7). What goes as one comes back as one.
-Nothing of the search is used; budgets and the order of importance say who is tried first, and
+Nothing of the search is used; budgets and the order of importance state who is tried first, and
 nobody who passes here may be a victim, whatever the order was.
 
 Only filters that can do nothing but refuse more when a pod comes are certain to refuse at the end
@@ -132,7 +132,7 @@ def _filters(simulation: Simulation, members: _Members) -> Iterator[tuple[Filter
 def _without_room(simulation: Simulation, members: _Members, going: Going) -> None:
     """Refuse pods that request more than is left where members are, of what they request.
 
-    The last member of a node that asks for a resource finds all of it taken that is taken here.
+    The last member of a node that requests a resource finds all of it taken that is taken here.
     """
     snapshot = simulation.snapshot
     nodes = np.unique(np.array([node for _, node in members]))

@@ -69,7 +69,7 @@ class _Board:
     pods: dict[int, list[int]] = field(default_factory=dict)  # by unit: a group, or minus a slot
     there: dict[int, list[int]] = field(default_factory=dict)  # units by node
     gone: set[int] = field(default_factory=set)
-    # By node, until something changes there: who leaves it for a member that asks for so much.
+    # By node, until something changes there: who leaves it for a member that requests so much.
     known: dict[int, dict[bytes, list[int] | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

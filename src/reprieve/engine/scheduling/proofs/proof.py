@@ -214,7 +214,7 @@ def _dearer(
     if not len(slots):
         return ()
     group = _group(snapshot, policy, attempt)
-    # Who is on the way out, or may not be a victim, makes no room.
+    # Who is on the way out, or may not be a victim, makes no capacity.
     evictable = snapshot.pod_node >= 0
     for until in (
         protected_until(snapshot, policy, now, []),
@@ -408,7 +408,7 @@ def _torn(
     if overdue:
         stays &= np.array([uid not in overdue for uid in snapshot.pod_uids], np.bool_)
     stays[slots] = True
-    # Those that go alone count as the group 0.
+    # Those that are evicted alone count as the group 0.
     named = np.bincount(together[slots] + 1, minlength=size)[1:]
     there = np.bincount((together + 1)[stays], minlength=size)[1:]
     return [

@@ -75,7 +75,7 @@ class Entry:
     pooled: int = 0
     early: int | None = None
     gate: Gate | None = None
-    missed: bool = False  # a hint said "queue" while its preemption was being carried out
+    missed: bool = False  # a hint stated "queue" while its preemption was being carried out
     ticket: int = 0
     reminder: int | None = None
     futile: object = None

@@ -47,7 +47,7 @@ class Event:
     """One event. `pod` and `node` are as they are now, or were last; `*_before` as they were.
 
     `group`: its key; `tree`: the pod groups of its tree, where it is in one. `kind`, `namespace`,
-    `name`: the object of `OBJECT`. `freed`: a ResourceClaim that nobody uses any more. `at_most`:
+    `name`: the object of `OBJECT`. `freed`: a ResourceClaim that no work uses any more. `at_most`:
     only pods up to this priority are asked.
     """
 

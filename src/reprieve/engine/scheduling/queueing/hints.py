@@ -3,7 +3,7 @@
 A pod that was rejected waits until something happens that one of the plugins that rejected it holds
 for helpful. Each test looks at the event, the waiting pod and the labels and DeviceClasses that it
 may be about, so it may say yes in vain but never no where the plugin would pass. NodeResourcesFit
-asks for DeviceClasses too: one may stand for an extended resource, and a node that offers nothing
+requests DeviceClasses too: one may stand for an extended resource, and a node that offers nothing
 of such a resource has devices instead. Source: specification 21.4 and 22, table "Who is moved".
 """
 

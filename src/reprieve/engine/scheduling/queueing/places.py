@@ -56,7 +56,7 @@ class Places:
 
     def first(self) -> Entry | None:
         """Return the entry to try next, None when none is ready."""
-        # SchedulerPopFromBackoffQ: nobody else is ready, so waiting helps no one.
+        # SchedulerPopFromBackoffQ: no other work is ready, so waiting helps no one.
         return self._active.first() or self._head(self._waiting[Place.BACKOFF])
 
     def remove(self, entry: Entry) -> None:

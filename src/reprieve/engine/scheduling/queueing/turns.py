@@ -7,7 +7,7 @@
 4. Within a namespace queue time; of one instant who came first.
 
 With one namespace this is kube-scheduler's PrioritySort. Source: specification 22; turns are our
-own, so that one tenant's backlog is in nobody else's way.
+own, so that one tenant's backlog is in no other work's way.
 """
 
 from __future__ import annotations

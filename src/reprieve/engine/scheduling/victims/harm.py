@@ -1,7 +1,7 @@
 """What is lost when work is evicted: the time since its last checkpoint, times its devices.
 
 Time counts from the last checkpoint that the pod or its PodGroup says, but no earlier than from the
-pod's start; without one from the start, though never more than `maxLostWork`, so that saying
+pod's start; without one from the start, though never more than `maxLostWork`, so that stating
 nothing does not pay. A checkpoint in the future says nothing. Work that the idle plane knows to be
 idle loses nothing and goes first; what was measured more than three minutes ago is not known.
 Work that would be told before it goes counts as losing what it is expected to lose with notice,

@@ -34,7 +34,7 @@ def held_until(
 ) -> I64 | None:
     """Return when each pod may be a victim again, 0 where it may be now: (slots,) nanoseconds.
 
-    None where nobody is held. `together`: slots of pods in no group that go as a whole.
+    None where no work is held. `together`: slots of pods in no group that are evicted as a whole.
     """
     if not holds:
         return None

@@ -1,11 +1,11 @@
 """Work that has just started is no victim for as long as it requests (`maxMinRuntime`).
 
-What counts for a pod, the first that says something:
+What counts for a pod, the first that states something:
 1. the annotation `reprieve.dev/preempt-min-runtime` of its PodGroup, or of the nearest composite
    group above that; of the pod itself if it is in no group;
 2. that of its PriorityClass;
 3. that of its namespace.
-It counts up to `maxMinRuntime`. What cannot be read says nothing.
+It counts up to `maxMinRuntime`. What cannot be read states nothing.
 
 Time counts from the earliest start of the pods that are there of its group, or of all that go with
 it as a whole, and the longest time of any of these holds: a pod that is started again protects

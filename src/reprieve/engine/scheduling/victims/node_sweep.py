@@ -2,10 +2,10 @@
 
 A (unit, node) pair stands for a unit that has a pod on the node; a whole group is in a pair with
 each of its nodes. After all potential victims of a node are off, the pod either fits there or not;
-then pairs are put back in rounds, the k-th of each node in round k, those that break a budget
+then pairs are reprieved in rounds, the k-th of each node in round k, those that break a budget
 first. What a pair changes is its requests on the node, its pods that exclude the pod (host ports,
 required anti-affinity, either way), and its counts per spread domain; nothing else is followed, so
-`sweepable` says whether that is all the pod needs. Source: specification 8.4 and 7.5 to 7.7.
+`sweepable` states whether that is all the pod needs. Source: specification 8.4 and 7.5 to 7.7.
 """
 
 from __future__ import annotations

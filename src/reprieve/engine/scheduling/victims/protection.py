@@ -4,7 +4,7 @@ The annotation `reprieve.dev/preemption-priority-class` on a PodGroup, or on a p
 names a PriorityClass whose value counts for it as a victim; as a preemptor it keeps its own
 priority. The value counts up to the limit of its namespace and never lowers anything, so that no
 two units can preempt each other in turn: each would have to be above the other's. A class that is
-not there says nothing. Source: KEP-5710, "Future extensions".
+not there states nothing. Source: KEP-5710, "Future extensions".
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Reprieved:
     """The outcome: `victims` are unit indices, most important first.
 
     `violating`: (victims,) pods that break a budget. `refused`: the filter that keeps each victim
-    from returning. `kept`: units put back, by rule.
+    from returning. `kept`: units reprieved, by rule.
     """
 
     victims: I64
@@ -233,7 +233,7 @@ def _return_together(
             board.remove(unit)
             del there[unit]
             again[unit] = FilterName.POD_TOPOLOGY_SPREAD
-    # Who was taken out may have been the company that a member's affinity asks for.
+    # Who was taken out may have been the company that a member's affinity requests.
     if going is not None and board.rerun.holds():
         _return_singly(board, in_turn, again)
         if _pods(units, again) < _pods(units, first):

@@ -1,7 +1,7 @@
 """How many priorities have to be evicted before nodes fit others, by amounts of resources alone.
 
 Victims may be taken in steps: all of one priority, one unit after the other. The first steps that
-make enough room are found by halving, without any placement. What else filters ask for is not
+make enough capacity are found by halving, without any placement. What else filters request is not
 looked at, so that the room that is found may still not do, while room that lacks never does.
 """
 

@@ -2,7 +2,7 @@
 
 The placement does not change while units are reprieved, so that each filter of each member comes
 down to a few numbers: room on the members' nodes, pairs that exclude each other, counts per domain.
-A tracker names the pods that concern it; all others are put back without a test. Filters whose
+A tracker names the pods that concern it; all others are reprieved without a test. Filters whose
 answer cannot be told from such numbers (required affinity, volume limits, simulated claims) are
 run as they are, by `Rerun`. Source: specification 7.7 and 16; the design's "Slack reprieve".
 """
@@ -131,7 +131,7 @@ def excluded(simulation: Simulation, members: Members, slots: I64) -> dict[Filte
     """Return which of these pods can never stand beside the members, by filter: (slots given,).
 
     Host ports, exclusive disks, ReadWriteOncePod claims, and both directions of required
-    anti-affinity depend on the pair alone, so one test holds whatever else is put back.
+    anti-affinity depend on the pair alone, so one test holds whatever else is reprieved.
     """
     found = _pairwise(simulation, members, slots)
     if FilterName.INTER_POD_AFFINITY in simulation.profile.filters:

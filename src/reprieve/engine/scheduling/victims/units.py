@@ -180,7 +180,7 @@ def potential_units(
 
     `present`: (slots,) pods that are there. `on`: only units that have a pod on one of these nodes,
     (nodes,). `lost`: (slots,) device-seconds that go with each pod, where they play a role. `more`:
-    groups that go as a whole besides those of mode `all`.
+    groups that are evicted as a whole besides those of mode `all`.
     """
     priority = effective_priority(snapshot, policy)
     units = _units(snapshot, present & (priority < below), priority, policy, on, more)

@@ -1,6 +1,6 @@
 """Reads HarmBudgets, and the labels of namespaces that they select by.
 
-A budget that is not accepted holds nobody; the log and its status say why. A version of a budget
+A budget that is not accepted holds no work; the log and its status state why. A version of a budget
 with the same spec, such as one with another status, changes nothing. Where the kind is not served
 there are none. Where it is served and may not be read, or the namespaces that a budget selects by
 may not, no plane evicts: a budget that nobody sees would be broken. Namespaces are read only once

@@ -2,7 +2,7 @@
 
 All planes ask one governor, so that a loop may lead through several of them: one place names it,
 with all its members, in an event on each, in a metric, and in the conditions of what waits
-(`said_of`, which planes put there). Planes say by which object a lineage is known. In what
+(`said_of`, which planes put there). Planes state by which object a lineage is known. In what
 tenants read, work of other namespaces has a number. Displacements that are not recorded yet are
 taken back where that fails, so that a pair is named once its last ones are.
 
@@ -78,7 +78,7 @@ class LoopNotices:
         self._said: dict[Lineage, str] = {}
         self._busy = False
 
-    # What planes say.
+    # What planes state.
 
     def remember(self, lineage: Lineage, known: Reference) -> None:
         """Know a lineage that was part of a displacement by this object."""
@@ -107,7 +107,7 @@ class LoopNotices:
     def said_of(self, lineage: Lineage) -> str:
         """Return the loop that a lineage is in, as its own namespace may know it; empty: none.
 
-        What waits says so in its condition.
+        What waits states it in its condition.
         """
         return self._said.get(lineage, "")
 

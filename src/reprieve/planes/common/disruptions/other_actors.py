@@ -2,7 +2,7 @@
 
 Read are two things beside what the scheduling plane sees of pods:
 
-- **Kueue's** Workloads whose condition `Evicted` says `Preempted`, unless the quota plane of this
+- **Kueue's** Workloads whose condition `Evicted` states `Preempted`, unless the quota plane of this
   process decides, which writes the same. What it says of failed nodes, stopped queues, deactivation
   and of pods that were not ready in time is no displacement by anybody.
 - **Events** with the reason `Evict`, as Volcano writes them of pods and of its PodGroups, and KAI
@@ -72,7 +72,7 @@ class OtherActors:
     """Follows what others evict. `run` works beside the planes.
 
     `note` is told of each displacement that counts; `decides`: whether the quota plane of this
-    process does, so that what Workloads say is its own doing.
+    process does, so that what Workloads state is its own doing.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class OtherActors:
         owner = owner or (metadata.labels or {}).get(JOB_UID, "")
         said = instant_or_none(evicted.last_transition_time) or Nanos(0)
         at = self._instant(said)
-        # A protection asks for no weak link; without one a late row has nothing folded anew.
+        # A protection requests no weak link; without one a late row has nothing folded anew.
         victim = replace(workload_participant(workload, owner, ""), weak="")
         row = Displacement(at, Actor.OTHER, None, victim, metadata.uid)
         if self.displaced(row, said):

@@ -1,6 +1,6 @@
 """In which form those who follow a kind get its objects, all made of the same bytes.
 
-1. One who reads with a struct gets the widest struct that any of them asks for (`WIDER`).
+1. One who reads with a struct gets the widest struct that any of them requests (`WIDER`).
 2. One who reads with `dict` gets objects as JSON has them. Where others read the kind with a
    struct, both are made of the same bytes (`Twofold`).
 3. One who says which objects it wants whole (`Form.whole`) gets those as JSON has them, and of all

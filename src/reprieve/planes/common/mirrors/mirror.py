@@ -100,7 +100,7 @@ class Mirror:
     ) -> Followed[W]:
         """Return a kind to follow, not begun; the arguments are those of `Reflector`.
 
-        `whole` says which objects the sink gets as JSON has them, in place of the struct.
+        `whole` states which objects the sink gets as JSON has them, in place of the struct.
         """
         return Followed(self, resource, Form(type, whole), sink, report, restarted)
 

@@ -3,7 +3,7 @@
 The API server answers 403 before it looks whether a kind exists. A kind that is not there protects
 nobody, so its absence holds nothing back; one that is there may protect somebody, so that nothing
 is decided until it can be read, and the log names the rule to add. Discovery, which every
-authenticated client may read, says which of the two it is.
+authenticated client may read, states which of the two it is.
 """
 
 from __future__ import annotations

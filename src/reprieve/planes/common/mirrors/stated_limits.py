@@ -137,7 +137,7 @@ class QueueLimits:
     def of(self, namespace: str, name: str) -> tuple[int | None, int]:
         """Return the delay that the queue of a pod states, None where it has none, and the notice.
 
-        `name` of its LocalQueue, which says nothing of delays: its ClusterQueue does.
+        `name` of its LocalQueue, which states nothing of delays: its ClusterQueue does.
         """
         local = self._local.cache.named(namespace, name) if name else None
         if local is None:

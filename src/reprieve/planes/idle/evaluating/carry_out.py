@@ -46,12 +46,12 @@ __all__ = ["CarryOut"]
 _RETRY: Final = SECOND
 _LONGEST_PAUSE: Final = 30 * SECOND
 
-#: What became of one plan: it goes on, it came to nothing, or a fault that is not the plan's own.
+#: What became of one plan: it continues, it came to nothing, or a fault that is not the plan's own.
 Begun = Carried[None] | BaseException | None
 
 
 class CarryOut:
-    """Carries out effects. `action_of` says what happens to a root; `again` evaluates then.
+    """Carries out effects. `action_of` states what happens to a root; `again` evaluates then.
 
     `placed`: whether our scheduling plane places the demand of a plan; `returning`: as whom that
     was displaced before; `holds_quota`: whether a root, by uid, has reserved quota.
@@ -116,7 +116,7 @@ class CarryOut:
         """Record plans and mark their victims, all of them at the same time.
 
         For those that are held it is evaluated again when that ends: the loop knows the earliest
-        instant alone, and this may be an evaluation that something else has asked for.
+        instant alone, and this may be an evaluation that something else has requested.
         """
         held = [self._held_for(each.plan) for each in effects]
         if any(held):
@@ -132,7 +132,7 @@ class CarryOut:
         """Evict what was marked.
 
         Raises:
-            BaseException: what was no plan's own, once all others go on.
+            BaseException: what was no plan's own, once all others continue.
         """
         for ready in begun:
             if isinstance(ready, Carried):

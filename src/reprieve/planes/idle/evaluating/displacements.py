@@ -1,7 +1,7 @@
 """The idle plane and the governor of disruptions: what a snapshot needs of it, and its reports.
 
 A lineage is what one root has made, and what is submitted again (`lineages`). Before an
-evaluation, whoever is held from a demand, or from being evicted for nobody, goes into the snapshot
+evaluation, whoever is held from a demand, or from being evicted for no work, goes into the snapshot
 as a fact. Told are plans, demands that came to work (nothing was preempted for them in vain), pods
 of theirs that failed, and the end of a root's last pod. Source: specification of disruptions,
 section 4.

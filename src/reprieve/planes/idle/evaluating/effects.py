@@ -1,6 +1,6 @@
 """What follows from an evaluation: a list of effects, made by pure functions.
 
-| the evaluation says | then |
+| the evaluation states | then |
 | --- | --- |
 | a demand is not served | that is counted, logged, and told to it where it can do something |
 | time alone may change the answer | it is asked again then |

@@ -2,7 +2,7 @@
 
 As in the scheduling plane: a candidate is held while a budget that counts it allows nothing more; a
 plan that exceeds an account is not recorded, and of that account the next evaluation may choose
-those alone that fit. The key of what is evicted for nobody is empty.
+those alone that fit. The key of what is evicted for no work is empty.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class IdleHarm:
         self._clock = clock
         self._lost_with = lost_with
         self._asking = Asking(governor.harm, Plane.IDLE)
-        # Roots that are not evicted for nobody, each with the budget, as the log says it.
+        # Roots that are not evicted for no work, each with the budget, as the log states it.
         self._spared: dict[Uid, str] = {}
 
     def __bool__(self) -> bool:

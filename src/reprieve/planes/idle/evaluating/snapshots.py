@@ -44,7 +44,7 @@ _NO_PART: Final = (Phase.NEW, Phase.PENDING_OTHER, Phase.ACTIVE, Phase.DELETED)
 class Snapshots:
     """Makes snapshots of what the watches show.
 
-    `kueue_of` says which Kueue Workloads a pod or root has, by uid; `holds` whom the governor of
+    `kueue_of` states which Kueue Workloads a pod or root has, by uid; `holds` whom the governor of
     disruptions holds from whom; `records` all Preemptions of the operator's namespace.
     """
 
@@ -157,7 +157,7 @@ class Snapshots:
     def _with_gang(self, row: Workload, nodes: list[Node] | None) -> Workload:
         """Return a pending member of a gang of ours with those members that no node was tried for.
 
-        A scheduler says what is short of the first member that found no node, and of no other.
+        A scheduler states what is short of the first member that found no node, and of no other.
         """
         if self._side is None or row.status.phase is not Phase.PENDING_GPU or not gang_of(row):
             return row
@@ -180,7 +180,7 @@ class Snapshots:
     def _whole_units(self, rows: list[Workload]) -> tuple[list[Workload], frozenset[str]]:
         """Return the rows with the unit that each is evicted with, and the units that are not idle.
 
-        A gang that goes as a whole is one, and so are all who share claims of devices.
+        A gang that is evicted as a whole is one, and so are all who share claims of devices.
         """
         bound: dict[Uid, list[str]] = {}
         for row in rows:
@@ -232,7 +232,7 @@ class Snapshots:
     ) -> Workload:
         """Note whether another plane evicts for a demand, and its debt if it was displaced.
 
-        Return its row with the precedence that it has where another plane gives it its room.
+        Return its row with the precedence that it has where another plane gives it its capacity.
 
         `others`: which other planes serve demands with an open record, by names of the demands.
         """

@@ -101,7 +101,7 @@ class JointSide:
         self._mixtures = Mixtures(joint, self._is_placed_by_us)
         self._ready = ready
         self._stays_out = stays_out
-        # Each with whether it waited for quota: what is said of that says nothing of nodes.
+        # Each with whether it waited for quota: what is stated of that states nothing of nodes.
         self._answered: frozenset[tuple[GpuWorkloadKey, bool]] = frozenset()
 
     def verdicts(self, demands: Sequence[Sequence[Uid]]) -> list[Verdict]:
@@ -137,7 +137,7 @@ class JointSide:
             found = Verdict.NOT_ASKED
             if gpus:
                 found = self._verdict_of_root(root, served, for_quota=True)
-        # Who makes the rest of the room does so once the Workload has its quota.
+        # Who makes the rest of the capacity does so once the Workload has its quota.
         return Verdict.SERVED if found is Verdict.HELPED else found
 
     def has_opted_in(self, workload: Uid) -> bool:

@@ -1,6 +1,6 @@
 """Which idle work is evicted beside work of lower priority: queried of the scheduling plane.
 
-An evaluation says which demands all idle work is too little for, and for which far too much goes.
+An evaluation states which demands all idle work is too little for, and for which far too much goes.
 The scheduling plane is asked for each such demand whose pods it schedules, in their order, a few at
 a time in turn; what it names is evaluated again as part of the snapshot, checked, recorded and
 carried out as any other plan, and the scheduling plane evicts the rest. Source: the design's "Where

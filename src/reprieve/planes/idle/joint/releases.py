@@ -56,7 +56,7 @@ class Releases:
         self._ownership = ownership
         self._kueue_of = kueue_of
         self._reported: OrderedDict[GpuWorkloadKey, str] = OrderedDict()
-        # Demands that have to be asked about again before anything is said of them.
+        # Demands that have to be asked about again before anything is stated of them.
         self.unanswered: frozenset[GpuWorkloadKey] = frozenset()
 
     async def named(

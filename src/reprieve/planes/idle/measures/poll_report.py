@@ -2,7 +2,7 @@
 
 A poll is logged only where something changed: when a source begins to fail, when it
 fails in another way, when all its targets answer again, and once for each pod with an impossible
-value, or with samples that contradict each other, for as long as it goes on.
+value, or with samples that contradict each other, for as long as it continues.
 """
 
 from __future__ import annotations

@@ -95,12 +95,12 @@ class Poll:
     """All that one poll saw.
 
     `at`, `monotonic`: the instant at which the poll began, so no sample is older than its poll
-    says. `samples`: by pod, in the order of sources and texts (later ones win where two speak of
+    states. `samples`: by pod, in the order of sources and texts (later ones win where two speak of
     the same GPU). `invalid`: samples that cannot be used, by pod. `conflicts`: a GPU of each pod of
     which samples contradict each other. `sharing`: of pods whose devices are reported for others,
     too, the pods of each such device, by its UUID. `unreachable`: pods that a target showed when it
-    last answered, that it fails to show now, and that nobody else shows. `unassigned`: number of
-    samples of GPUs that nobody holds. `duration` in nanoseconds.
+    last answered, that it fails to show now, and that no other work shows. `unassigned`: number of
+    samples of GPUs that no work holds. `duration` in nanoseconds.
     """
 
     at: Nanos
@@ -237,7 +237,7 @@ def _conflicts(spoken: Mapping[PodKey, Sequence[_Spoken]]) -> dict[PodKey, Confl
     """Return of which pods two exporters state different values.
 
     One exporter may have several samples of a GPU, one for each process or container of the pod:
-    their highest is what it says.
+    their highest is what it states.
     """
     conflicts: dict[PodKey, Conflict] = {}
     for pod, found in spoken.items():

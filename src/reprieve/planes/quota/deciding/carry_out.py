@@ -59,7 +59,7 @@ __all__ = ["CarryOut"]
 class CarryOut:
     """Carries out effects on the engine's state and the API server.
 
-    `retry_at` tries what is set aside in a ClusterQueue again at a wall instant; `ask` asks for
+    `retry_at` tries what is set aside in a ClusterQueue again at a wall instant; `ask` requests
     another run.
     """
 

@@ -43,7 +43,7 @@ _PACE: Final = Pace(
 
 
 class Decisions:
-    """Decides whenever something has changed. `held_back` says why nothing is decided now."""
+    """Decides whenever something has changed. `held_back` states why nothing is decided now."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The quota plane and the governor of disruptions: what it is sent, and its names.
 
 What is remembered is the engine's. It is filled again from the Preemptions that a former process
-has left, so that a restart lets nobody go. They do not say who got quota then: of a plan that was
+has left, so that a restart lets nobody go. They do not state who got quota then: of a plan that was
 completed its preemptor is taken to have got it unless it waits since before, so that a strictly
 higher priority is not held for turns that were not in vain. Who is held and what goes in a circle
 is named by `LoopNotices`, for all planes alike. Source: specification of disruptions, sections 4
@@ -61,7 +61,7 @@ class HeldPairs:
     ) -> None:
         """`there`: the lineage of a Workload that exists; `waits`: one waits since then.
 
-        `governor`: that of all planes; without it, and without a limit, nobody is held.
+        `governor`: that of all planes; without it, and without a limit, no work is held.
         `lineage_of`: that of a Workload which may be gone already.
         """
         options = context.options

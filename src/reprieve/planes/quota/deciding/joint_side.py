@@ -1,6 +1,6 @@
 """What the quota plane answers to the idle plane of its process, and when it waits for it.
 
-1. Preemption by quota is *put off* for a head for which idle work may go: until the idle plane has
+1. Preemption by quota is *delayed* for a head for which idle work may go: until the idle plane has
    answered, a few seconds at most, and for as long as idle work is evicted for it, or an open
    record of a plane of another process serves it.
 2. Which idle work holds what a pending Workload lacks is worked out on the holdings and queues of
@@ -47,7 +47,7 @@ _NOBODY: Final[Mapping[str, Plane]] = MappingProxyType({})
 class PuttingOff:
     """Checks before a head preempts; `inner` is checked after it. Made for one run.
 
-    `verdicts`: what the idle plane says of those that were put off before, by key; None where none
+    `verdicts`: what the idle plane says of those that were delayed before, by key; None where none
     runs here. `elsewhere`: which planes of other processes evict, by names of the demands. `asked`:
     those of which the idle plane has to be asked after the run; `deferred`: ClusterQueues of those
     that wait on.

@@ -31,7 +31,7 @@ _EVERY: Final = 30 * SECOND
 def asked_by(workload: kueue.Workload, pods: Iterable[PodRow]) -> tuple[int, int]:
     """Return the notice that a Workload or its pods request, and how long a save lasts: seconds.
 
-    What its pods say counts first.
+    What its pods state counts first.
     """
     rows = [row for row in pods if not row.finished]
     own = workload.metadata.annotations or {}

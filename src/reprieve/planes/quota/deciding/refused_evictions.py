@@ -5,7 +5,7 @@ pods. A webhook or a policy of somebody else may refuse either, and answer 500. 
 cycle it would keep its preemptor waiting beside victims that can go. So a Workload of which three
 writes in a row were refused is no candidate for two minutes, also if its mark is written, and then
 for twice as long after each further refusal (`execution.not_evictable`). The reconciler of its job
-goes on trying to stop it. A missing right of our own concerns no single Workload and holds none.
+continues trying to stop it. A missing right of our own concerns no single Workload and holds none.
 
 Source: the design's "Intent log and executor".
 """
@@ -32,7 +32,7 @@ from reprieve.wording import kube_scheduler as wording
 __all__ = ["RefusedEvictions"]
 
 _TRIES: Final = 3
-_LONGEST: Final = HOUR  # grace periods beyond are waited for where nobody else suffices
+_LONGEST: Final = HOUR  # grace periods beyond are waited for where no other work suffices
 _OVERDUE: Final = 5 * MINUTE  # after the grace period of a Workload's pods
 
 

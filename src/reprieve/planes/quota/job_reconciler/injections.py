@@ -34,7 +34,7 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
     """Return what the pods of an admitted Workload get, by name of the pod set.
 
     Raises:
-        Conflicting: a check asks for what a flavor, or another check, says otherwise.
+        Conflicting: a check requests what a flavor, or another check, states otherwise.
     """
     admission = workload.status.admission
     assert admission is not None

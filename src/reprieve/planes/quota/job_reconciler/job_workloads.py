@@ -57,7 +57,7 @@ _NORMAL: Final = "Normal"
 _COMPOSE: Final = "ErrWorkloadCompose"
 _ORPHAN: Final = ("OwnerNotFound", "The workload's owner no longer exists")
 _CLASS: Final = "WorkloadPriorityClass"
-#: How the pods are numbered; a Workload of an earlier version may not say it.
+#: How the pods are numbered; a Workload of an earlier version may not state it.
 _NUMBERING: Final = ("podIndexLabel", "subGroupIndexLabel", "subGroupCount")
 _NO_RESERVATION: Final = ("NoReservation", "The workload has no reservation")
 
@@ -305,7 +305,7 @@ class JobWorkloads:
             over = is_condition_true(current, "Finished")
             return not over and is_condition_true(current, "Admitted") == admitted
 
-        # Where nobody waits for pods, nobody is told of them.
+        # Where no work waits for pods, nobody is told of them.
         shown: list[Callable[[Workload], Workload]] = []
         if not unasked:
             shown.append(lambda current: pods_ready(current, ready, now))

@@ -10,10 +10,10 @@ taken again:
    names one that somebody else makes
 5. the Workload is deleted: the job is suspended
 6. evicted or not admitted, and running: suspended; its own controller deletes the pods
-7. evicted, and no pods left: the templates are put back, and the quota is free
+7. evicted, and no pods left: the templates are reprieved, and the quota is free
 8. changed: the Workload follows while it holds no quota, a running job is stopped otherwise
 9. on hold: it holds no quota
-10. admitted, and suspended: started with what the flavors ask for
+10. admitted, and suspended: started with what the flavors request
 
 Pods, groups of pods and what stands on them have reconcilers of their own.
 
@@ -86,7 +86,7 @@ class JobReconciler:
         jobs: of the plane.
         workloads: frees quota, and lets Workloads go.
         namespace: the operator's own, whose jobs are left alone.
-        again: asks for another look at a key at a wall instant.
+        again: requests another look at a key at a wall instant.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """A job that is being deleted, and that a finalizer of another keeps.
 
-Its controller makes no pods for it, and ends none: what runs goes on. So
+Its controller makes no pods for it, and ends none: what runs continues. So
 
 1. a Workload that waits is declared finished: it would get quota, and preempt others, for no pod
 2. one with quota holds it while pods run, and is declared finished after the last of them
-3. an evicted one, or one without quota, has its pods ended here, since nobody else does it
+3. an evicted one, or one without quota, has its pods ended here, since no other work does it
 
 Source: specification of the quota plane, section 10.1; the rule is Reprieve's own.
 """

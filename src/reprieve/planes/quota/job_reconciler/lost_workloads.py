@@ -4,7 +4,7 @@ A watch of jobs can stand still: a right was taken away, a connection is half op
 the cache has would get a Workload, the garbage collector would delete that for want of an owner,
 and the job would get the next one, several times a second and for as long as the watch stands
 still. So who has lost a Workload gets another one only once the API server has shown the job. What
-has not lost one is not asked for: a crowd of new jobs costs no call more.
+has not lost one is not requested: a crowd of new jobs costs no call more.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LostWorkloads:
         """Whether to make this Workload is in vain, since there is no owner.
 
         Raises:
-            ApiError: the API server does not say.
+            ApiError: the API server does not state.
         """
         if at not in self._lost or await self._owned(kind, obj["metadata"]):
             return False

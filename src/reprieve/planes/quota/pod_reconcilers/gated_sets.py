@@ -9,7 +9,7 @@ is a workload of its own, made by the labels that the webhook has given to the t
 2. scaled to nothing: the quota is free, and the Workload on hold until there are replicas again
 3. groups that are no more lose their Workloads
 4. replicas with ordinals beyond those that have quota, or that request more than was admitted, stay
-   gated, and say why
+   gated, and state why
 5. pods are stamped, whatever their revision, and follow the set's queue
 
 Source: specification of the quota plane, sections 10.2 and 10.4.

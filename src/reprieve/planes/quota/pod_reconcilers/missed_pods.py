@@ -1,12 +1,12 @@
 """Pods that run without quota, since no webhook saw their creation: they are reclaimed.
 
 What runs beyond its admission is told, and ended after a grace of a minute. The webhook of pods
-gates what a queued set makes in its place, also where the set's template does not say so, so that
+gates what a queued set makes in its place, also where the set's template does not state it, so that
 nothing is ended in a loop; should no webhook answer again, what is made again waits for a pause
 that grows (`deletion_pace`). Nothing is ended while it is not known that the webhook is registered.
 
 Pods whose template named no queue are not kept in the cache. They are listed by their set's
-selector: once for each generation of the set, and again while the template says nothing.
+selector: once for each generation of the set, and again while the template states nothing.
 
 Source: specification of the quota plane, section 10.4; the rule is Reprieve's own.
 """

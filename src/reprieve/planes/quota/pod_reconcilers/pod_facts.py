@@ -3,7 +3,7 @@
 So do templates of claims, where classes of devices are mapped to resources. Rows of pod sets are
 kept apart for the namespaces that have a LimitRange or a template; all others share theirs.
 A change of any concerns the Workloads that wait: those of the namespace, or those with pods of
-the class. Who holds quota holds what its admission says.
+the class. Who holds quota holds what its admission states.
 
 Source: specification of the quota plane, section 2 and 8.1; the reference's controller of
 Workloads, which counts both when it queues.

@@ -10,8 +10,8 @@ What is done follows from the members and their Workload alone:
    for: let go; missing ones are waited for
 6. evicted or not admitted, and running: ended; once none runs within its grace period the quota is
    free, and the Workload waits again, for members that come in the place of those
-7. admitted, and gated: let go with what the flavors ask for; but for one that requests more than
-   its role was admitted for, which says so
+7. admitted, and gated: let go with what the flavors request; but for one that requests more than
+   its role was admitted for, which states it
 
 Source: specification of the quota plane, sections 10.4 and 10.5.
 """

@@ -10,7 +10,7 @@ What is done follows from the pod and its Workload alone:
 5. evicted or not admitted, and running: ended; an evicted one's quota is free at once, and it is
    not queued again, not even where it is still gated
 6. changed: the Workload follows while the pod is gated, else both end
-7. admitted, and gated: let go with what the flavors ask for
+7. admitted, and gated: let go with what the flavors request
 
 Source: specification of the quota plane, sections 10.4 and 10.5.
 """

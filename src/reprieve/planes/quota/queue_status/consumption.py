@@ -2,7 +2,7 @@
 
 Every sampling interval, and with every admission, the consumption of the LocalQueues of
 ClusterQueues with mode `UsageBasedAdmissionFairSharing` is computed anew; their statuses show it,
-and a process that starts goes on from there. Everything happens between two runs of cycles.
+and a process that starts continues from there. Everything happens between two runs of cycles.
 
 Source: specification of the quota plane, section 1.6; KEP-4136.
 """

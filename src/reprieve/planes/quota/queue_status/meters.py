@@ -47,7 +47,7 @@ def count_ungated(context: QuotaContext, workload: Workload, gate: str) -> None:
 def lost_with(workload: Workload, now: int) -> int:
     """Return the device-seconds of work that an admitted Workload loses; `now` in Unix seconds.
 
-    Its pods are not looked at: it starts when it is admitted, and says its checkpoint itself.
+    Its pods are not looked at: it starts when it is admitted, and states its checkpoint itself.
     """
     admission = workload.status.admission
     admitted = condition_of(workload.status.conditions, "Admitted")

@@ -82,7 +82,7 @@ def new_certificates(names: Sequence[str], now: Nanos, trusted: bytes = b"") -> 
     Args:
         names: of which the first is the common name.
         now: from when they hold.
-        trusted: authorities that clients go on to trust.
+        trusted: authorities that clients continue to trust.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _named("reprieve-webhook-ca")
@@ -99,7 +99,7 @@ def new_certificates(names: Sequence[str], now: Nanos, trusted: bytes = b"") -> 
 def renewed(kept: Certificates, names: Sequence[str], now: Nanos) -> Certificates:
     """Return certificates of which none has less than a third of its life left, for `names`.
 
-    What cannot be read is made anew; authorities that can be read go on to be trusted.
+    What cannot be read is made anew; authorities that can be read continue to be trusted.
     """
     moment = _moment(now)
     alive = [each for each in _authorities(kept.trusted) if each.not_valid_after_utc > moment]
@@ -134,7 +134,7 @@ async def kept_certificates(
         name: of the Secret.
         hosts: what the certificate is for.
         now: the wall clock.
-        served: what this process serves with; it is put back where the Secret is gone.
+        served: what this process serves with; it is reprieved where the Secret is gone.
         trust: has clients trust them; called before others can see what is new.
 
     Raises:

@@ -7,7 +7,7 @@ At creation, in this order; the second looks at the job as the first left it:
 3. the job is suspended if it is managed: it has a queue name and no ancestor that has one, or jobs
    without a queue name are managed and its namespace is
 
-Instead of the third a pod is gated, and the templates of what makes gated pods say so, also when
+Instead of the third a pod is gated, and the templates of what makes gated pods state it, also when
 they are changed. What a webhook of a kind with a suspend field misses the plane's reconciler makes
 up for, so that these fail open unless the operator chooses otherwise.
 

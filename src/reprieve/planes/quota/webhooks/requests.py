@@ -3,14 +3,14 @@
 In this order, each refusal with a Status that the API server prints:
 
 1. 403 without a certificate of the API server, where one is asked for
-2. 415 a compressed body; 413 one that is said to be larger than `MOST_BYTES`
+2. 415 a compressed body; 413 one that is stated to be larger than `MOST_BYTES`
 3. 429 with Retry-After while as many others are in flight, after a short wait in line with the body
    unread; the API server comes again
 4. 408 a body that does not come in time; 413 one that turns out to be too large
 5. 503 while the process ends, as when it has lost its lease
 6. 400 what is no review; 500 where we fail
 
-Reviews are decoded, judged and encoded in a thread of their kind, so that the event loop goes on,
+Reviews are decoded, judged and encoded in a thread of their kind, so that the event loop continues,
 and conversions, for which Kubernetes has no client certificates, never hold admissions up.
 
 Source: the threat model in `docs/security/tenants.md`; retries after 429 as client-go does them.

@@ -1,6 +1,6 @@
 """Why a Workload waits: written into its status, and reported in an event.
 
-What the cycles said last of a Workload is kept and written a little later by a few writers of
+What the cycles stated last of a Workload is kept and written a little later by a few writers of
 their own, in the order in which it came, within a budget that is small while admissions and
 evictions are written: a queue of thousands holds no admission up, and what was admitted in the
 meantime costs no write. While they are, one that was told before is told otherwise only after some

@@ -3,7 +3,7 @@
 What a cycle says of a head is noted as its reason, which costs the cycle a few dictionary entries.
 The event follows later, once for each change of the reason, within a budget of its own that is
 small while others write; its text is looked up, not decided. Only who asks has the engine decide
-again. What was said before this process began is read from conditions, and not told once more.
+again. What was stated before this process began is read from conditions, and not told once more.
 Source: specification of the quota plane, section 8.4; the design's "Processes and time".
 """
 
@@ -285,7 +285,7 @@ class Waiting:
     async def diagnoses(self) -> dict[str, Diagnosis]:
         """Return why each Workload waits that does, by `namespace/name`, as events report it.
 
-        About one of which nothing was said yet the engine decides, once for all of its shape.
+        About one of which nothing was stated yet the engine decides, once for all of its shape.
         """
         found: dict[str, Diagnosis] = {}
         decided: dict[tuple[str, object], Diagnosis | None] = {}

@@ -1,6 +1,6 @@
 """The one place that carries out effects of decisions, in their order.
 
-A dry run writes nothing, holds nobody and evicts nobody: its plans are recorded as such, and the
+A dry run writes nothing, holds no work and evicts no work: its plans are recorded as such, and the
 rest is done as always. Source: the design's "How data flows".
 """
 

@@ -53,7 +53,7 @@ _MOST_TRIED_ALONE: Final = 1_000
 class Decisions:
     """Decides for all that the queue has ready.
 
-    `held_back` says why nothing may be decided now, `holds` who is held from whom,
+    `held_back` states why nothing may be decided now, `holds` who is held from whom,
     `loop_of` in which loop of displacements a unit is, in words, `refuses` whether harm budgets do
     not allow a plan, `saving` the plans whose victims save.
     """
@@ -253,7 +253,7 @@ class Decisions:
             try:
                 held = self._commit(each, snapshot, doubtful, deferred)
             except Exception:
-                # A fault of ours in one unit is an error of that unit, and of nobody else's.
+                # A fault of ours in one unit is an error of that unit, and of no other work's.
                 log.exception("the decision about %s was not carried out", each.unit.name)
                 self._state.queue.give_up(each.unit, self._context.clock.monotonic())
                 held = False

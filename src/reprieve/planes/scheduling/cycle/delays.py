@@ -1,7 +1,7 @@
 """From when work is evicted for a unit: `preemptionDelay`.
 
 1. A pod counts from its creation, or from when this process saw its last scheduling gate go.
-2. A group counts from when it was whole: when the pods that its minimum asks for were there. A tree
+2. A group counts from when it was whole: when the pods that its minimum requests were there. A tree
    of groups counts likewise, each level by its own minimum. Where some pods of a whole group run
    already it counts from the first of those that wait.
 3. The annotation of the pods' PriorityClass decides for how long, else that of their ClusterQueue,

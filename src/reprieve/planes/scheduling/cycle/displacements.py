@@ -5,7 +5,7 @@ into the decision as a fact. Told are plans, pods that get a node (nothing was p
 in vain) and pods that fail: a container that ended with an error, or one that cannot be started.
 Pods whose failure is part of their eviction do not count.
 
-With `--watch-others` what others evict counts for the protection of that work, as pods say it in
+With `--watch-others` what others evict counts for the protection of that work, as pods state it in
 their condition `DisruptionTarget`; nothing of it is held against anybody. What a node's failure or
 a drain (an eviction from a node that takes no pods) takes protects nobody. Source: specification of
 disruptions, sections 3 and 4.
@@ -70,7 +70,7 @@ class SchedulingDisplacements:
     ) -> None:
         """`restores`: `restore` is still to come, and states which evictions were our own."""
         self._others = others
-        # Pods that were seen to be evicted before anybody could say by whom.
+        # Pods that were seen to be evicted before anybody could state by whom.
         self._early: list[PodRow] | None = [] if restores else None
         self._returns = returns
         self._loops = loops
@@ -144,7 +144,7 @@ class SchedulingDisplacements:
         for row in early or ():
             self._note_other(row)
         for row in self._state.pods():
-            if row.failed:  # of most pods nothing is to be said
+            if row.failed:  # of most pods nothing is to be stated
                 self._note_failure(None, row)
 
     def _held_from(self, participant: Participant, priority: int) -> dict[Uid, Hold]:

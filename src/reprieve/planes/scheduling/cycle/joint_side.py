@@ -5,11 +5,11 @@
    of a new pod is known a moment later and may not have opted in; for a minute at most while the
    idle plane starts, and for as long as an open intent serves it, also one of a plane of another
    process.
-2. A unit that has a node once pods that end already are gone is *patient*: nobody is evicted for
+2. A unit that has a node once pods that end already are gone is *patient*: no work is evicted for
    it, for a minute at most.
 3. What the idle plane found is confirmed: with its victims gone, and with what ends already, all
    pods of the demand are placed by all filters, and not without the victims.
-4. Where neither idle work nor priority is enough, but both together are, it says which idle work
+4. Where neither idle work nor priority is enough, but both together are, it states which idle work
    has to go (`engine.scheduling.mixtures`). Once the idle plane evicts that, preemption for the
    unit finds its own victims as if it were gone, once.
 
@@ -86,7 +86,7 @@ class Deferrals:
         self.among: dict[str, frozenset[Uid]] = {}
         # Units for which idle work stays, since fewer devices are evicted by priority, by name.
         self.by_priority: dict[str, None] = {}
-        # What the idle plane said of the units of the last slice, by name.
+        # What the idle plane stated of the units of the last slice, by name.
         self._said: dict[str, Rejection | None] = {}
 
     def of(self, units: Sequence[Unit]) -> Delayed:

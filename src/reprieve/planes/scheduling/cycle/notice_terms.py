@@ -85,7 +85,7 @@ class NoticeTerms:
 def asked_by(state: ClusterState, row: PodRow) -> tuple[int, int]:
     """Return the seconds of notice that a pod or its group requests, and those of a save.
 
-    What the pod says counts first.
+    What the pod states counts first.
     """
     group = state.group(f"{row.namespace}/{row.group}") if row.group else None
     if group is None:

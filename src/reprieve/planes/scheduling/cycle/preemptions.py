@@ -60,7 +60,7 @@ class Preemptions:
     """All preemptions of one plane. `spawn` runs a task.
 
     `unrecorded`: whose plan cannot be written down, which pause. `displacements`: where the
-    governor of disruptions is told of them. `deferrals` knows what the idle plane said.
+    governor of disruptions is told of them. `deferrals` knows what the idle plane stated.
     """
 
     def __init__(

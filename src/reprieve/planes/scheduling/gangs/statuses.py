@@ -46,7 +46,7 @@ class _Known:
     door: Door
     group: PodGroup
     status: PodGroupStatus
-    phase: str  # as Koordinator has it, which the other door's status cannot say
+    phase: str  # as Koordinator has it, which the other door's status cannot state
 
 
 class GroupStatuses:
@@ -123,7 +123,7 @@ class GroupStatuses:
         changes = _changes(known, known.status, after)
         if not changes:
             if after.phase != before.phase:
-                # Two phases of Koordinator are one here: the next look goes on from the second.
+                # Two phases of Koordinator are one here: the next look continues from the second.
                 self._ask(id)
             return None
         metadata, door = group.metadata, known.door

@@ -1,7 +1,7 @@
 """Devices as columns, and which nodes have the same devices as far as a question reads them.
 
 What a node answers follows from its devices in their order: of each what its pool, its driver and
-itself say to any question (taints, counters, what is shared), those values that the selectors and
+itself state to any question (taints, counters, what is shared), those values that the selectors and
 constraints of the question read, and what of it is taken. Nodes that are equal in all of this give
 the same answer, in other devices. Names of devices are in no question. Left out are nodes that
 reach devices of other nodes, and those with very many. Source: specification 21.9.

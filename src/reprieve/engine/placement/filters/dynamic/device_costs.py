@@ -4,7 +4,7 @@ A unit is about one access to a member. A text costs a tenth of a unit per chara
 traversed, a match the tenth of the text times a quarter of the pattern, membership the length of
 the list, making a list 10, any other call 1; constants, `&&`, `||` and `? :` are free. Beyond
 that, each list inside a list is counted when lists are compared, since lists of lists can be
-exponentially larger than the text that says them. Source: `CELSelectorExpressionMaxCost` and
+exponentially larger than the text that states them. Source: `CELSelectorExpressionMaxCost` and
 `CELSelectorExpressionMaxLength` of resource.k8s.io/v1; cost model of the CEL library for Go.
 """
 

@@ -4,7 +4,7 @@ Syntax and meaning are RE2's, as in Kubernetes: what it does not compile is an e
 program over 1 MiB (counted repetitions of repetitions, whole Unicode classes). A few patterns are
 kept compiled, refusals included, since compiling is what costs. A match is charged as the CEL
 library charges it, by the length of the pattern, or by the size of its program where that is much
-larger than the text says (`.{1000}`). Source: the CEL language definition; RE2's syntax.
+larger than the text states (`.{1000}`). Source: the CEL language definition; RE2's syntax.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Devices are taken by allocated claims and by what placed pods have reserved. With `simulate_claims`
 the claims that only removed pods use give theirs back. Whether a node can fulfil a list of claims
-is kept per list, since the members of a gang mostly ask for the same, and forgotten for the nodes
+is kept per list, since the members of a gang mostly request the same, and forgotten for the nodes
 that a change may concern. Of many nodes one of each likeness is asked. Source: specification 21.8
 and 21.9.
 """

@@ -113,7 +113,7 @@ class DeviceUse:
 
     def takeable(self, devices: Iterable[PoolDevice], asked: Amounts) -> list[PoolDevice]:
         """Return those of these devices that one more allocation may use, in order."""
-        # Every device of a cluster is asked for here, and of most it only matters who holds them.
+        # Every device of a cluster is requested here, and of most it only matters who holds them.
         held = self._holders
         before = {} if self._before is None else self._before._holders
         found: list[PoolDevice] = []

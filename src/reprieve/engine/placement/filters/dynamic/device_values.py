@@ -134,7 +134,7 @@ def quantity_of(text: str) -> Quantity:
     """Return the quantity that a text states.
 
     Raises:
-        SelectorError: it says none.
+        SelectorError: it states none.
     """
     try:
         return Quantity(parse_milli(text))
@@ -146,7 +146,7 @@ def semver_of(text: str) -> Semver:
     """Return the version that a text states.
 
     Raises:
-        SelectorError: it says none.
+        SelectorError: it states none.
     """
     found = _SEMVER.fullmatch(text)
     if found is None:

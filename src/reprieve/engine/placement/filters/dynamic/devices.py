@@ -1,6 +1,6 @@
 """DynamicResources: whether the claims of a pod can be had on a node.
 
-An allocated claim must be available there, and have room for one more user; all others must be
+An allocated claim must be available there, and have capacity for one more user; all others must be
 fulfilled together by the search of `device_allocation`. A claim that a member of the own group has
 reserved counts as allocated; one that another attempt is allocating is waited for. Extended
 resources that the node does not offer and a DeviceClass stands for become one more claim. What a
@@ -81,7 +81,7 @@ class DynamicResources:
     ) -> None:
         """`eligible`: (nodes,) that filters before this one pass whatever pods there are.
 
-        `alike`: it is for all pods that ask for the same (`claims_alike`).
+        `alike`: it is for all pods that request the same (`claims_alike`).
         """
         self._snapshot = snapshot
         self._state = state
