@@ -69,11 +69,12 @@ class MarkedPods:
             Deposed: the fence is closed.
         """
         while True:
+            # Not at the start, when all that is watched is listed already.
+            await self._context.clock.sleep(GRACE)
             try:
                 await self.reclaim()
             except ApiError as failure:
                 log.warning("pods of admitted workloads are not listed: %s", failure)
-            await self._context.clock.sleep(GRACE)
 
     async def reclaim(self) -> None:
         """Report and end what runs beyond its admission.
