@@ -95,7 +95,7 @@ async def test_the_process_is_given_up_when_four_decisions_are_left_at_the_same_
     try:
         for number in range(4):
             assert said == []
-            with pytest.raises(TookTooLong, match=f"about gang-{number} took"):
+            with pytest.raises(TookTooLong, match=f"about gang-{number} needed more"):
                 await solver.run(sleep, f"gang-{number}")
     finally:
         released.set()

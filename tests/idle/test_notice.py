@@ -157,7 +157,7 @@ async def test_idle_work_that_stays_silent_goes_at_its_deadline(tmp_path: Path) 
         await users.until_ended("Completed")
         await users.until_shown("Released")
         (told,) = await users.site.events(VICTIM, "NoticeUnheard")
-        assert "said nothing until the deadline" in told
+        assert "did not answer until the deadline" in told
         (became,) = await users.site.all("disruptions.reprieve.dev", NAMESPACE)
         assert became["metadata"]["name"] == notice["metadata"]["name"]
         await users.pass_time(12 * MINUTE)

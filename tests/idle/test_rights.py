@@ -283,7 +283,7 @@ async def test_a_config_of_another_name_is_told_that_it_is_ignored(site: Site) -
     told = await site.until_event("KaiwoConfig/kaiwo-production", "Ignored")
     assert told == (
         "KaiwoConfig/kaiwo-production is ignored: only the one named kaiwo is read; rename it, or "
-        "put its spec.gpuPreemption there"
+        "set its spec.gpuPreemption there"
     )
     assert len(operator.said("kaiwo-production is ignored")) == 1
 

@@ -129,7 +129,7 @@ async def test_of_a_job_that_a_quota_leaves_fewer_pods_it_is_told_how_many_are_m
         (note,) = [each for each in answer["warnings"] if "ResourceQuota" in each]
         assert note == (
             f"Job {NAMESPACE}/wide gets 3 of its 4 pods for now: ResourceQuota gpus has "
-            "requests.amd.com/gpu left for no more, and grants it for 3 at most: ask for less, or "
+            "requests.amd.com/gpu left for no more, and grants it for 3 at most: request less, or "
             "have it raised"
         )
         await site.create(wide)

@@ -67,7 +67,7 @@ async def test_nobody_is_preempted_before_it_has_waited(tmp_path: Path) -> None:
         assert found.earliest == due
         assert parse_instant(found.values["until"]) == due
         said = (await cluster.conditions("new"))["QuotaReserved"]
-        assert f"Nobody is preempted for it before {found.values['until']}" in said[2]
+        assert f"No work is preempted for it before {found.values['until']}" in said[2]
 
         await cluster.until_admitted("new")
         (intent,) = await cluster.intents()

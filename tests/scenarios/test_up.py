@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Final
 
 import aiohttp
 import pytest
@@ -69,12 +70,17 @@ async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
             await process.communicate()
 
 
+#: Seconds in which a line comes on a busy machine.
+_LONGEST: Final = 300
+
+
 async def line_with(process: asyncio.subprocess.Process, text: str) -> str:
-    """Return the first line of the output that holds `text`."""
+    """Return the first line of the output that holds `text`; it comes within minutes."""
     assert process.stdout is not None
-    async for raw in process.stdout:
-        if text in raw.decode():
-            return raw.decode()
+    async with asyncio.timeout(_LONGEST):
+        async for raw in process.stdout:
+            if text in raw.decode():
+                return raw.decode()
     raise AssertionError(f"the output ended without {text!r}")
 
 
@@ -343,7 +349,7 @@ async def test_the_demo_moves_at_once_and_goes_on_until_a_signal() -> None:
         assert (await process.stdout.readline()).startswith(b"export KUBECONFIG=")
         seen = (await process.stdout.readline()).decode()
         assert seen.startswith("What to see there: ")
-        await line_with(process, "took its quota back")
+        await line_with(process, "reclaimed its quota")
         process.send_signal(signal.SIGINT)
         _, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()

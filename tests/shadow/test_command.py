@@ -40,8 +40,8 @@ governor: {enforce: true}
 TOLD = """\
 Each decision is made again by itself, on the cluster as it was recorded: what would have come of
 other victims afterwards is not known (reprieve simulate replays whole traces).
-Only decisions that displaced work have a record, and the decision log has samples of the
-others: for which other work the candidate would have been preempted is not known.
+Only decisions that displaced work have a record, and the decision log has samples of the others:
+for which other work the candidate would have preempted is not known.
 governor is not applied: the records name the lineages on hold.
 
 candidate.yaml on 4 decisions (idle 1, quota 2, scheduling 1), 2026-03-04T10:15:00Z to \

@@ -233,7 +233,7 @@ def test_what_asks_for_domains_in_vain_is_named(tmp_path: Path) -> None:
     path.write_text(STUDY)
     done = CliRunner().invoke(simulate, [str(path), "--workers", "1", "-o", str(tmp_path / "r")])
     assert done.exit_code == 1
-    assert "job L2 asks for a rack; accepted: none, since cluster.domains is not" in done.output
+    assert "job L2 requests a rack; accepted: none, since cluster.domains is not" in done.output
 
 
 @pytest.mark.parametrize(

@@ -226,8 +226,8 @@ def test_every_pod_has_an_answer_in_words() -> None:
     assert told("high") == told("high-0")
     (low,) = told("low-0")
     assert low == (
-        "default/low-0 (on n0, priority 0, group default/low) is preempted: its group goes as a "
-        "whole (2 pods), and NodeResourcesFit refuses its reprieve"
+        "default/low-0 (on n0, priority 0, group default/low) is preempted: its group is evicted "
+        "as a whole (2 pods), and NodeResourcesFit refuses its reprieve"
     )
     assert len(told("low")) == 2
     assert told("free") == [

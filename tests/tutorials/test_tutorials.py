@@ -42,7 +42,7 @@ def test_a_reader_is_told_where_the_command_is_and_how_long_outputs_take(name: s
     text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
     path, _, after = text.partition('export PATH="$PWD/.venv/bin:$PATH"')
     assert after and "\nreprieve " not in path, "the command is called before it is on the path"
-    assert re.search(r"run its last line again some\s+ten seconds later", after)
+    assert re.search(r"run the command's last line again some\s+ten\s+seconds later", after)
 
 
 def test_tutorials_are_listed_where_people_begin() -> None:

@@ -88,7 +88,7 @@ async def test_what_a_limit_range_asks_for_without_quota_is_named_with_it(tmp_pa
         assert found.cause is Cause.NOT_COVERED
         assert sentence(found) == (
             "Its queue has no quota for a resource that its pods request: ClusterQueue cq has "
-            "none for memory; they ask for it by LimitRange defaults, which gives 1Gi memory"
+            "none for memory; they request it by LimitRange defaults, which gives 1Gi memory"
         )
         assert general_step(found).startswith("Have memory added to `coveredResources` of Cl")
         covering = group(["cpu", "memory"], ("default-flavor", [4, 2**32]))
@@ -131,7 +131,7 @@ async def test_work_that_would_borrow_is_not_told_to_use_a_higher_priority(tmp_p
         assert found.cause is Cause.BORROWING
         assert "too small" not in sentence(found)
         assert "it would borrow 2 cpu" in sentence(found)
-        assert general_step(found).startswith("Ask for no more than 4 cpu, or have `borrowWithin")
+        assert general_step(found).startswith("Request no more than 4 cpu, or have `borrowWithin")
         smaller = (await ask(cluster.embedded.kubeconfig, gpus("train", "l", "4"))).answer
         assert {each.name for each in smaller.victims} == {"holder"}
 
@@ -287,4 +287,4 @@ async def test_a_workload_that_the_rehearsal_deactivates_is_told_what_its_pods_l
         assert (found.reason, found.cause) == (Reason.STOPPED, Cause.DEACTIVATED_BY_OPERATOR)
         said = sentence(found)
         assert "the reason is RequeuingLimitExceeded" in said
-        assert "its pods were told: 0/1 nodes are available: 1 Insufficient cpu." in said
+        assert "its pods were refused: 0/1 nodes are available: 1 Insufficient cpu." in said

@@ -24,7 +24,7 @@ _ONE_AT_A_TIME: Final = (
 )
 _DISPLACING_ALONE: Final = (
     "Only decisions that displaced work have a record, and the decision log has samples of the "
-    "others: for which other work the candidate would have been preempted is not known."
+    "others: for which other work the candidate would have preempted is not known."
 )
 _STAGES: Final = (
     "Where two planes displaced for one demand, each made its own decision: the second is made "
