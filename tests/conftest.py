@@ -191,6 +191,9 @@ THOROUGH_TESTS: Final = {
         "test_shifted_copy",
         "test_with_the_second_reprieve_pass",
     ),
+    "tests/engine/diagnosis/test_idle.py": (
+        "test_a_waiting_demand_has_exactly_one_reason_in_random_clusters",
+    ),
     "tests/engine/diagnosis/test_quota_fixes.py": (
         "test_the_first_fix_admits_in_nearly_all_generated_cases",
     ),
@@ -206,6 +209,11 @@ THOROUGH_TESTS: Final = {
     ),
     "tests/gangs/test_promises.py": (
         "test_the_proof_notices_a_job_that_takes_more_than_it_has_to",
+    ),
+    "tests/quota_plane/test_resized_pods.py": ("test_a_pod_that_is_resized_back_in_time_stays",),
+    "tests/simulation/test_harm_budgets.py": ("test_the_report_has_the_sentence",),
+    "tests/units/test_bounded_yaml.py": (
+        "test_aliases_of_usual_size_and_long_documents_without_are_read",
     ),
     "tests/quota/test_loops.py": ("test_with_held_pairs_everything_settles",),
     "tests/scheduling/test_notice.py": (
