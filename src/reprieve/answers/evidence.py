@@ -32,7 +32,7 @@ from reprieve.wording.estimates import estimate_text
 
 __all__ = ["MOST_TIMES", "evidence_of"]
 
-#: Displacements that are told without being requested.
+#: Displacements that are reported without a question.
 MOST_TIMES: Final = 1
 _MOST_BLOCKERS: Final = 3
 

@@ -363,7 +363,7 @@ class Executor(Generic[M]):
 
         Raises:
             Deposed: the fence is closed.
-            ApiError: to be tried again, by `reconcile` if no other work does so.
+            ApiError: to be tried again, by `reconcile` if no other task does so.
         """
         if intent.status.phase is IntentPhase.NOTICED:
             return self._tell_again(intent, await self._released(intent))

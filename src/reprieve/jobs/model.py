@@ -253,7 +253,7 @@ class JobKind(_Row, frozen=True):
         min_count: annotation with the least number of pods to start with.
         equal_count: annotation by which `parallelism` and `completions` change together.
         dropped_labels: labels of pods that the kind's own controller adds.
-        clear_status: path that is to be null before a template is reprieved.
+        clear_status: path that is to be null before a template is restored.
         stopping: annotation of a job that another controller left half stopped.
         children_only: pods that nothing stands above are left gated.
         feature: gate without which the kind is not queued even where it is listed.

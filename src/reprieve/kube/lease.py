@@ -1,11 +1,11 @@
 """Leader election on a Lease: at most one process at a time decides.
 
-As client-go does it: a lease that no work holds, or whose holder has not renewed it for its whole
-duration, is taken by an update that names the version read; the holder renews it every retry period
-and gives up leading when no renewal succeeded for the renew deadline; on stop it is released with
-an empty holder, so that the next process need not wait. How long a foreign lease has stood still is
-observed here on the monotonic clock, from when its last change was first seen; the times that
-another machine wrote into it are never read.
+As client-go does it: a lease that no process holds, or whose holder has not renewed it for its
+whole duration, is acquired by an update that names the version read; the holder renews it every
+retry period and gives up leading when no renewal succeeded for the renew deadline; on stop it is
+released with an empty holder, so that the next process need not wait. How long a foreign lease has
+stood still is observed here on the monotonic clock, from when its last change was first seen; the
+times that another machine wrote into it are never read.
 
 What the fence of the executor needs: `held_until`, the start of the last successful renewal plus
 the lease duration, and `epoch`, the lease's transition counter, which grows with every holder.

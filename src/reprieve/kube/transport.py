@@ -296,7 +296,7 @@ class HttpWire:
 
     async def close(self) -> None:
         if self._session is not None:
-            # A server that is slow to state goodbye would keep sockets beyond the end of the loop.
+            # A server that is slow to close would keep sockets beyond the end of the loop.
             if self._session.connector is not None:
                 await self._session.connector.close(abort_ssl=True)
             await self._session.close()

@@ -1,7 +1,7 @@
 """The scheduler of a stage whose operator is not one: our scheduling plane, in this process.
 
 It takes the place of a kube-scheduler for the pods of `default-scheduler`, and knows no lease, as
-no other work schedules there.
+no other process schedules there.
 """
 
 from __future__ import annotations

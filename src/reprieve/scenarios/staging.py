@@ -1,6 +1,6 @@
 """Makes a stage out of an API server without controllers: kinds, machines, exporter, observer.
 
-The API server is the embedded one, or a real one that a kubeconfig leads to and that no other work
+The API server is the embedded one, or a real one that a kubeconfig leads to and that nobody else
 uses: CRDs, nodes and namespaces are created in it and stay.
 """
 

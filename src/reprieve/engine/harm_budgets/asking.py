@@ -5,7 +5,7 @@ up before it is recorded: where they exceed an account together, the plan is not
 that account the next decision for the same key may choose those alone that fit. Each refusal bounds
 one account more, so that this ends.
 
-What a candidate loses and which lineage it is are requested where that plays a role alone. Callers
+What a candidate loses and which lineage it is are read where that plays a role alone. Callers
 hold the governor's guard.
 """
 

@@ -33,7 +33,7 @@ class Loss:
     """A displacement of the demand.
 
     `name` orders those of one instant; `whom`: the preemptor's lineage; `asked`: the idle plane
-    was to be requested the preemptor; `priority`: its own, where lower ones could be evicted.
+    was to be queried for the preemptor; `priority`: its own, where lower ones could be evicted.
     """
 
     at: Nanos

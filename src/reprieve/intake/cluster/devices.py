@@ -1,6 +1,6 @@
 """Claims, slices and classes of devices into rows.
 
-Quantities become thousandths of their base unit. What a request requests in a way that is not known
+Quantities become thousandths of their base unit. What a request states in a way that is not known
 here is kept by name, so that the claim is refused and not misunderstood. Source: specification
 21.9; resource.k8s.io/v1.
 """

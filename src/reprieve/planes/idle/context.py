@@ -33,7 +33,7 @@ class IdleContext(PlaneContext):
 
     `read_only` states in one line why nothing is written (beside a live Kaiwo), empty when we do.
     `stepped`: when the wall clock was stepped last, monotonic.
-    `measured` gives each poll what exporters are requested else.
+    `measured` gives each poll what exporters are queried for otherwise.
     `config` is the tier of the KaiwoConfig, replaced whenever that object changes.
     """
 

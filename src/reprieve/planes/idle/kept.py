@@ -1,8 +1,8 @@
 """Idle work that its users keep: it reported so within its notice, and is spared for a while.
 
 It is spared once, for as long as the administrator allows, and again only after it was at work: who
-never works cannot hold GPUs by stating it. Of 10,000 the newest are known; a new process knows
-nobody. Source: the contract of notices in `docs/notice-reference.md`.
+never works cannot hold GPUs by a claim of its own. The newest 10,000 are known; a new process knows
+none. Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations

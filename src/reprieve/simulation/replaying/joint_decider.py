@@ -6,12 +6,12 @@
 2. Then the scheduling engine places who has quota. Who gets no nodes waits for them and holds its
    quota meanwhile, so that others do not get it, unless it is stated how long that may take
    (`waitForPodsReady`): then it gives its quota back and is queued again after a while.
-3. Quota is preempted for no work whom no node would take, also with all gone whom it may preempt on
-   nodes, and all idle work (`engine.quota.proofs.node_proof`).
-4. Who is preempted on nodes keeps its quota, as a Workload does whose pods the scheduler preempts:
-its
-   job makes them again once they have left, and they wait for nodes like new ones. If the quota
-   engine takes the quota, too, before they have left, it is queued for quota when they have.
+3. No quota is preempted for a job that no node would accept, even without all that it may preempt
+   on nodes, and all idle work (`engine.quota.proofs.node_proof`).
+4. A job that is preempted on nodes keeps its quota, as a Workload does whose pods the scheduler
+   preempts: it makes them again once they have left, and they wait for nodes like new ones. If the
+   quota engine reclaims the quota, too, before they have left, it is queued for quota when they
+   have.
 
 Beside the idle plane (`idle_decider`) no work is preempted before that has answered, and which idle
 work has to go for quota is worked out here.

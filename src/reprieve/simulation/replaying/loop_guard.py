@@ -17,7 +17,7 @@ from reprieve.units.errors import ReprieveError
 
 __all__ = ["LoopGuard", "ReplayFault"]
 
-#: How often one job may be preempted while none arrives or finishes: a loop that no work holds.
+#: How often one job may be preempted while none arrives or finishes: a loop that nothing ends.
 _MOST_TURNS: Final = 1_000
 #: How often decisions may follow each other at one instant, whatever they are about.
 _MOST_ROUNDS: Final = 10_000

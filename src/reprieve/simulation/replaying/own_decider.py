@@ -97,7 +97,7 @@ class OwnDecider:
         self._jobs: dict[str, Job] = {}
         self._changed = False
         self._at = Nanos(-1)
-        self._made_way: set[str] = set()  # in this instant, in which others may be requested again
+        self._made_way: set[str] = set()  # in this instant, in which others may be queried again
 
     def waits(self, job: Job, number: int, now: Nanos) -> None:
         """Queue a job."""

@@ -31,7 +31,7 @@ class LocalDoor:
 
     Args:
         token: drawn at random for this start; empty lets everybody in.
-        user: who the page states is looking.
+        user: the viewer that the page names.
     """
 
     mode = "dashboard"

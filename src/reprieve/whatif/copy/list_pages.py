@@ -56,7 +56,7 @@ class ListPages:
         """Return what follows a page, each once.
 
         Raises:
-            Refused: nothing continues with this token.
+            Refused: no page follows this token.
         """
         found = self._open.pop(token, None)
         if found is None:

@@ -5,7 +5,7 @@ of one shape; what differs between them is a column for each place. Of a column 
 each value stands once, with the numbers of the rows that have it; one that is like an earlier one
 names it, and of one that begins as another does only the rest stands. How values stand is told by
 `values`. Tens of thousands of pods of a few templates get small like this, and the file stays JSON
-to be looked at. Source: of the form, what `reprieve snapshot` is requested: 50,000 pods in 1.5 MiB.
+to be looked at. Source: of the form, what `reprieve snapshot` writes: 50,000 pods in 1.5 MiB.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The devices of a node in the text formats of the vendors' exporters.
 
-AMD: the device-metrics-exporter's families and labels; devices no work uses have empty `pod`,
+AMD: the device-metrics-exporter's families and labels; devices that no pod uses have empty `pod`,
 `namespace` and `container`. NVIDIA: dcgm-exporter's, where unused devices lack these labels.
 """
 

@@ -2,7 +2,7 @@
 
 The distinct volumes of a node are those of its pods and of its VolumeAttachments. Pods follow the
 simulation; an attachment stays counted when its last pod goes, unless `simulate_claims` is set and
-no work uses the volume any more. Source: specification 21.5 and 21.8.
+no pod uses the volume any more. Source: specification 21.5 and 21.8.
 """
 
 from __future__ import annotations

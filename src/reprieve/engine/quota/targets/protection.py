@@ -55,7 +55,7 @@ class Causes:
 
     Of a workload it is its effective priority, and the name, weight and quotas of its ClusterQueue
     and of every cohort above that. A workload that comes back as another object has the same cause,
-    so that who it is is stated by what its lineage has in common.
+    so that what its lineage has in common identifies it.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:

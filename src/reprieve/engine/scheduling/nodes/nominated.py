@@ -28,7 +28,7 @@ class Nominated:
         self._snapshot = snapshot
         self._held = {each.uid: each for each in nominations_of(snapshot, policy)}
         self._changes = 0
-        # What was requested of each profile's simulation last (`respect`).
+        # What each profile's simulation respects (`respect`).
         self._respected: dict[str, tuple[int, str, int, frozenset[Uid]]] = {}
 
     def all(self) -> tuple[Nomination, ...]:

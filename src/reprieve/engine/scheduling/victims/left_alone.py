@@ -85,7 +85,8 @@ class Allowed:
         `gangs`: pods of other gangs, for a unit that may evict these as a whole.
         """
         until = self._until
-        together = self._slots_of(gangs) if gangs and self._whole else []
+        bounds = until is not None or bool(holds)
+        together = self._slots_of(gangs) if bounds and gangs and self._whole else []
         if together and until is not None:
             until = protected_until(self._snapshot, self._policy, self._now, together)
             simulation.evictable = self._evictable(until)

@@ -107,7 +107,7 @@ class GroundView:
 
     def next_failure(self) -> Nanos | None:
         """Return when a node counts as failed by time alone, without a change of the node."""
-        if self._snapshot is None:
+        if self._snapshot is None or self._state.holdings.places is None:
             return None
         rows = (self._nodes.node(row.name) for row in self._by_host(self._snapshot).values())
         conditions = (_condition(row) for row in rows if row is not None and not row.ready)

@@ -305,7 +305,7 @@ class JobWorkloads:
             over = is_condition_true(current, "Finished")
             return not over and is_condition_true(current, "Admitted") == admitted
 
-        # Where no work waits for pods, nobody is told of them.
+        # Where nothing waits for pods, they are not reported.
         shown: list[Callable[[Workload], Workload]] = []
         if not unasked:
             shown.append(lambda current: pods_ready(current, ready, now))

@@ -10,7 +10,7 @@ taken again:
    names one that somebody else makes
 5. the Workload is deleted: the job is suspended
 6. evicted or not admitted, and running: suspended; its own controller deletes the pods
-7. evicted, and no pods left: the templates are reprieved, and the quota is free
+7. evicted, and no pods left: the templates are restored, and the quota is free
 8. changed: the Workload follows while it holds no quota, a running job is stopped otherwise
 9. on hold: it holds no quota
 10. admitted, and suspended: started with what the flavors request

@@ -2,7 +2,7 @@
 
 The status of many kinds tells that they are stopped, or not ready yet, while their pods still run
 down: a RayCluster's state, a JobSet's count of active jobs. The quota of a victim is free only when
-its pods are gone, so that the pods themselves are requested:
+its pods are gone, so that the pods themselves are read:
 
 1. By the labels that the kind's own controller gives them (`JobKind.pods`).
 2. By what admission gave their templates (`JobKind.marked`): KubeRay clears the name of its cluster

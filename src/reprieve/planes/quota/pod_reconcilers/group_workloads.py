@@ -82,7 +82,7 @@ def workload_of(
 def observed(workload: Workload, here: Roster, now: Nanos, *, waited: bool = True) -> Workload:
     """Show whether members are missing, whether all are ready, and which are not needed more.
 
-    Where no work waits for pods (`waited`), nobody is told whether they are ready.
+    Where nothing waits for pods (`waited`), it is not reported whether they are ready.
     """
     present = [pod for pod in here.kept if is_runnable(pod)]
     admitted = is_condition_true(workload, "Admitted")

@@ -134,7 +134,7 @@ async def kept_certificates(
         name: of the Secret.
         hosts: what the certificate is for.
         now: the wall clock.
-        served: what this process serves with; it is reprieved where the Secret is gone.
+        served: what this process serves with; it is stored again where the Secret is gone.
         trust: has clients trust them; called before others can see what is new.
 
     Raises:

@@ -30,7 +30,7 @@ from reprieve.planes.quota.webhooks.defaults import Tenancy
 __all__ = ["PlaneTenancy", "TenancyOnTheLoop"]
 
 _NAME: Final = "kubernetes.io/metadata.name"
-_LONGEST_S: Final = 10.0  # no work waits longer for an answer to a review
+_LONGEST_S: Final = 10.0  # no caller waits longer for an answer to a review
 
 P = ParamSpec("P")
 T = TypeVar("T")

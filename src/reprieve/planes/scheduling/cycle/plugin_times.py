@@ -38,7 +38,7 @@ def measured(
 ) -> Mapping[str, PostFilter]:
     """Return the plugins so that each call is observed by (plugin, extension point, status).
 
-    A plugin that raises counts as status `Error`; its exception continues to the caller.
+    A plugin that raises counts as status `Error`; its exception reaches the caller.
     """
     return MappingProxyType(
         {name: _measured(name, plugin, seconds, clock) for name, plugin in plugins.items()}

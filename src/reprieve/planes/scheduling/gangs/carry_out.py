@@ -1,6 +1,6 @@
 """Carries out the effects of gangs' cycles; those of all attempts are the plane's to carry out.
 
-No work waits in Permit in a dry run. Source: specification of gang jobs, sections 5, 8 and 9; the
+No pod waits in Permit in a dry run. Source: specification of gang jobs, sections 5, 8 and 9; the
 design's "How data flows".
 """
 
