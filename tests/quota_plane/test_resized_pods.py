@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from kubeworld.objects.paths import first
+from kubeworld.units.durations import SECOND
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.errors import Forbidden
 from reprieve.kube.resource import PODS, Resource
+from reprieve.planes.quota.pod_reconcilers.marked_pods import pause_after
 from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict
 from tests.quota_plane.gated_site import QUEUE, gated_site
 from tests.quota_plane.kind_stories import GROUP, ROWS, TOTAL, is_gated, manifest, resource
@@ -295,3 +297,12 @@ async def test_a_controller_that_is_no_set_hides_no_container(tmp_path: Path) ->
         await cluster.until("the one with more containers is held", held)
         await asyncio.sleep(60)
         assert await held()
+
+
+def test_many_pods_are_looked_at_less_often_unless_one_is_to_be_ended() -> None:
+    assert [pause_after(each, found=False) // SECOND for each in (0, 3_000, 15_000)] == [
+        60,
+        60,
+        300,
+    ]
+    assert pause_after(15_000, found=True) // SECOND == 60

@@ -1,7 +1,8 @@
 """Pods that run beyond what their Workload was admitted for, and that no reconciler looks at.
 
 What is admitted bounds what runs, whoever changed it. Admission marks the pods of all kinds, so
-once a minute those with its label are listed, by their metadata alone:
+once a minute those with its label are listed, by their metadata alone; where there are so many that
+this costs the API server more than 50 pods a second, less often:
 
 1. One whose spec was changed since its creation, as its generation shows, is read. Resized in
    place, it may request no more than its pod set was admitted for (`pod_bounds`). What its creator,
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kubeworld.objects.paths import Json
+from kubeworld.units.durations import SECOND
 from reprieve.api.core import ObjectMeta
 from reprieve.api.kueue import Workload
 from reprieve.intake.quota_workloads import is_condition_true
@@ -42,11 +44,22 @@ from reprieve.planes.quota.pod_reconcilers.pod_steps import Overrun, PodSteps, W
 from reprieve.planes.quota.state import QuotaState
 from reprieve.wording.kueue_jobs import released_text, resized_text
 
-__all__ = ["MarkedPods"]
+__all__ = ["MarkedPods", "pause_after"]
 
 log: Final = logging.getLogger("reprieve.quota")
 
 _READ_AT_ONCE: Final = 500
+_LISTED_A_SECOND: Final = 50  # pods, on average
+
+
+def pause_after(listed: int, *, found: bool) -> int:
+    """Return the nanoseconds from one look to the next.
+
+    Args:
+        listed: how many pods were listed.
+        found: whether any runs beyond its admission, and is ended by the next look.
+    """
+    return GRACE if found else max(GRACE, listed * SECOND // _LISTED_A_SECOND)
 
 
 class MarkedPods:
@@ -68,16 +81,16 @@ class MarkedPods:
         Raises:
             Deposed: the fence is closed.
         """
+        pause = GRACE  # not at the start, when all that is watched is listed already
         while True:
-            # Not at the start, when all that is watched is listed already.
-            await self._context.clock.sleep(GRACE)
+            await self._context.clock.sleep(pause)
             try:
-                await self.reclaim()
+                pause = await self.reclaim()
             except ApiError as failure:
                 log.warning("pods of admitted workloads are not listed: %s", failure)
 
-    async def reclaim(self) -> None:
-        """Report and end what runs beyond its admission.
+    async def reclaim(self) -> int:
+        """Report and end what runs beyond its admission; return when to look again, in nanoseconds.
 
         Raises:
             ApiError: the pods cannot be listed, or one not ended.
@@ -92,8 +105,8 @@ class MarkedPods:
                 if not each.metadata.deletion_timestamp:
                     listed[each.metadata.uid] = each.metadata
         self._within = {uid: seen for uid, seen in self._within.items() if uid in listed}
-        for metadata in self._to_read(listed):
-            await self._look_at(metadata)
+        beyond = [await self._is_beyond(metadata) for metadata in self._to_read(listed)]
+        return pause_after(len(listed), found=any(beyond))
 
     def _to_read(self, listed: dict[str, ObjectMeta]) -> Iterator[ObjectMeta]:
         """Yield who may run beyond its admission; what was changed again comes first."""
@@ -120,26 +133,28 @@ class MarkedPods:
         name = (metadata.annotations or {}).get(WORKLOAD, "")
         return self._state.workload(f"{metadata.namespace}/{name}")
 
-    async def _look_at(self, metadata: ObjectMeta) -> None:
+    async def _is_beyond(self, metadata: ObjectMeta) -> bool:
+        """Report and end a pod that runs beyond its admission; return whether it does."""
         try:
             pod: Json = await self._context.client.get(
                 PODS, metadata.namespace, metadata.name, dict[str, Any]
             )
         except NotFound:
-            return
+            return False
         if pod["metadata"]["uid"] != metadata.uid:
-            return
+            return False
         name = (metadata.annotations or {}).get(WORKLOAD, "")
         if self._is_released(metadata) and not controller_of(pod):
             released = Overrun(Why.RELEASED, released_text(name))
             await self._steps.reclaim(POD, pod, "", released)
-            return
+            return True
         workload = self._workload(metadata)
         if workload is None or not is_condition_true(workload, "Admitted"):
-            return
+            return False
         more = outgrown(self._state, pod, workload)
         if more:
             resized = Overrun(Why.RESIZED, resized_text(name, more))
             await self._steps.reclaim(POD, pod, "", resized)
         else:
             self._within[metadata.uid] = metadata.generation
+        return bool(more)
