@@ -138,7 +138,8 @@ def test_no_step_of_the_workflow_has_rights_that_it_does_not_name() -> None:
     for name, job in workflow["jobs"].items():
         assert job["permissions"], name
         writes = {right for right, level in job["permissions"].items() if level == "write"}
-        allowed = {"build": {"id-token", "attestations"}, "release": {"contents"}}
+        built = {"id-token", "attestations"}
+        allowed = {"build": built, "archive": built, "release": {"contents"}}
         assert writes <= allowed.get(name, {"id-token"}), name
         for step in job["steps"]:
             if "uses" in step:
@@ -195,3 +196,35 @@ def test_the_bill_of_materials_names_what_an_installation_brings(tmp_path: Path)
     components = {each["name"] for each in yaml.safe_load(written.read_text())["components"]}
     assert {"aiohttp", "msgspec", "numpy", "preact", "@preact/signals"} <= components
     assert not {"pytest", "mypy", "hypothesis", "typescript", "axe-core"} & components
+
+
+def test_what_the_project_states_of_its_security_has_the_fields_of_the_specification() -> None:
+    stated = yaml.safe_load((ROOT / "SECURITY-INSIGHTS.yml").read_text())
+    assert set(stated) == {"header", "project", "repository"}
+    header, project, repository = stated["header"], stated["project"], stated["repository"]
+    assert {*header} >= {"schema-version", "last-updated", "last-reviewed", "url"}
+    assert header["last-updated"] <= header["last-reviewed"]
+    assert {*project} >= {"name", "administrators", "repositories", "vulnerability-reporting"}
+    assert {*repository} >= {
+        "accepts-automated-change-request",
+        "accepts-change-request",
+        "core-team",
+        "license",
+        "security",
+        "status",
+        "url",
+    }
+    # One contact of each list is the first one to turn to.
+    for contacts in (project["administrators"], repository["core-team"]):
+        assert [each["primary"] for each in contacts] == [True]
+    for tool_row in repository["security"]["tools"]:
+        assert tool_row["type"] in ("fuzzing", "container", "secret", "SCA", "SAST", "other")
+        assert {*tool_row["integration"]} == {"adhoc", "ci", "release"}
+    named = set(re.findall(r"(?:docs|\.github)/[\w./-]+\w|\w+\.(?:md|toml)", str(stated)))
+    assert {"SECURITY.md", "docs/security.md", ".github/workflows/release.yml"} <= named
+    assert [each for each in named if not (ROOT / each).exists()] == []
+    select = re.search(r"^select = (\[.*\])$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    (rules,) = (
+        each["rulesets"] for each in repository["security"]["tools"] if each["name"] == "ruff"
+    )
+    assert select is not None and {*rules} <= {*yaml.safe_load(select[1])}
