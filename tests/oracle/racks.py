@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
-__all__ = ["Held", "fits_in_a_rack", "least_by_rack"]
+__all__ = ["BY_RULES", "Held", "fits_in_a_rack", "least_by_rack", "least_of_both", "starts"]
+
+BY_RULES = 3
 
 
 @dataclass(frozen=True)
 class Held:
-    """A pod with a node. `may_go`: 0 never, 1 it is idle, 2 it has a lower priority."""
+    """A pod with a node.
+
+    `may_go`: 0 never, 1 it is idle, 2 it has a lower priority, 3 the rules of a queue evict it.
+    """
 
     name: str
     node: str
@@ -52,3 +57,42 @@ def least_by_rack(
         if least is not None:
             return by, least
     return None
+
+
+def least_of_both(
+    nodes: Mapping[str, tuple[str, int]],
+    held: Sequence[Held],
+    pods: int,
+    gpus: int,
+    quota: int = 1 << 30,
+) -> tuple[int, int] | None:
+    """Return the fewest GPUs where pods of queues and others go, and by what the others do.
+
+    None where one of the two kinds alone does, or both together do not. `quota`: of the pods that
+    the rules of the queue evict, and of those that wait.
+    """
+
+    def ways(kinds: Sequence[int]) -> list[int]:
+        free = [each for each in held if each.may_go in kinds]
+        sets = chain.from_iterable(combinations(free, size) for size in range(len(free) + 1))
+        return [
+            sum(each.gpus for each in gone)
+            for gone in sets
+            if starts(nodes, [each for each in held if each not in gone], pods, gpus, quota)
+        ]
+
+    if ways((BY_RULES,)) or ways((1, 2)):
+        return None
+    for by in (1, 2):
+        found = ways((*range(1, by + 1), BY_RULES))
+        if found:
+            return by, min(found)
+    return None
+
+
+def starts(
+    nodes: Mapping[str, tuple[str, int]], held: Sequence[Held], pods: int, gpus: int, quota: int
+) -> bool:
+    """Return whether the pods have a rack and their quota beside these."""
+    used = sum(each.gpus for each in held if each.may_go == BY_RULES)
+    return used + pods * gpus <= quota and bool(fits_in_a_rack(nodes, held, pods, gpus))

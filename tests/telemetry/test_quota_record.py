@@ -72,7 +72,9 @@ class Refusing(NodeCheck):
     def flavor_for(self, entry: Entry, others: Any, holders: Any, flavors: Any) -> None:
         return None
 
-    def room_made(self, entry: Entry, snapshot: Any, holders: Any, flavors: Any) -> tuple[()]:
+    def room_made(
+        self, entry: Entry, snapshot: Any, holders: Any, flavors: Any, by_rules: Any
+    ) -> tuple[()]:
         return ()
 
     def delays(self, entry: Entry) -> str:

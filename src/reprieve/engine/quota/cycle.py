@@ -427,6 +427,8 @@ class _Cycle:
         self.result.progress = self.result.progress or bool(entry.issued)
         count = len(entry.targets)
         entry.message = f"{assignment.message}. Pending the preemption of {count} workload(s)"
+        if entry.made:
+            entry.message += f", and then of {len(entry.made)} pod(s) that no topology has placed"
         self._finish(entry, Outcome.PREEMPTING)
 
     def _delay(self, entry: Entry, assignment: Assignment) -> None:
@@ -471,6 +473,8 @@ class _Cycle:
 
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
         entry.outcome = outcome
+        if entry.made and outcome is not Outcome.PREEMPTING:
+            self.nodes.undo(entry)
         if entry.spared is not None and entry.spared.until is not None:
             self.result.retry_at(entry, entry.spared.until)
         if not self.settings.gates.unadmitted_workloads_observability:

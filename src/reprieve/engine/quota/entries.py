@@ -15,6 +15,7 @@ from reprieve.engine.quota.assigning.assignment import Assignment, Bookmark, Mod
 from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.made_places import ByRules
 from reprieve.engine.quota.model import Admission, ResourceFlavor, Workload
 from reprieve.engine.quota.targets.candidates import Target
 from reprieve.engine.quota.targets.protection import Spared
@@ -103,7 +104,8 @@ class Entry:
     stand in their place; `gap`: per cent by which these exceed the least possible at most, None:
     not known. `as_found`: nodes would not have taken it with the others. `planned`: the places that
     earlier victims were chosen for, `plan_number` is larger for younger plans. `made`: what other
-    planes evict before its pods have their places. `failure` is what deciding about it raised.
+    planes evict before its pods have their places, `planned_made` what they were to evict beside
+    earlier victims. `failure` is what deciding about it raised.
     """
 
     workload: Workload
@@ -136,6 +138,7 @@ class Entry:
     planned: Mapping[str, TopologyAssignment] = field(default_factory=dict)
     plan_number: int = 0
     made: tuple[NodeUse, ...] = ()
+    planned_made: tuple[NodeUse, ...] = ()
     failure: Exception | None = None
 
     @property
@@ -188,8 +191,12 @@ class NodeCheck(Protocol):
         snapshot: Snapshot,
         holders: Iterable[Holder],
         flavors: Mapping[str, ResourceFlavor],
+        by_rules: ByRules | None,
     ) -> tuple[NodeUse, ...]:
-        """Return what other planes evict so that an entry gets places; nothing: they do not."""
+        """Return what other planes evict so that an entry gets places; nothing: they do not.
+
+        `by_rules`: what the rules of its queue give it then; None: they are not to add victims.
+        """
         ...
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:

@@ -5,12 +5,15 @@ Source: specification of the quota plane, section 8; specification of one demand
 
 from __future__ import annotations
 
+from functools import partial
+
 from kubeworld.units.instants import Nanos
 from reprieve.engine.quota.assigning.assignment import Assignment, Mode, NoFitReason
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome
 from reprieve.engine.quota.evictions import Evictions
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.kept_places import as_planned
 from reprieve.engine.quota.made_places import assigned_without
 from reprieve.engine.quota.model import Gates, Workload
 from reprieve.engine.quota.nominations import Nominations
@@ -63,24 +66,39 @@ class NodeAnswers:
         if workload.preempts_from > self._now:
             self._result.retry_at(entry, workload.preempts_from)
             return ""
-        made = proof.room_made(entry, snapshot, holders, snapshot.configuration.flavors)
+        by_rules = partial(self._nominations.beside, entry) if self._settings.best else None
+        flavors = snapshot.configuration.flavors
+        made = proof.room_made(entry, snapshot, holders, flavors, by_rules)
         found = assigned_without(snapshot, workload, entry.queue, made) if made else None
-        if found is None:
+        both = by_rules(made, True) if made and found is None and by_rules is not None else None
+        if found is None and both is None:
             return ""
         if other := next(self._nominations.elsewhere(entry), None):
             entry.moved, entry.assignment = other
             return ""
-        if why := proof.delays(entry):
+        if not entry.planned and (why := proof.delays(entry)):
             return why
         snapshot.free(made)
-        entry.made, entry.assignment, entry.whole = made, found, None
+        entry.made, entry.whole = made, None
+        if both is not None:
+            entry.assignment, entry.targets, entry.best = both.assignment, both.targets, True
+            self._nominations.searched[workload.key] = both.left
+        else:
+            entry.assignment = found
+        if self._settings.best:
+            left = snapshot if both is None else both.left
+            entry.assignment = as_planned(entry, entry.planned, left) or entry.assignment
         return ""
+
+    def undo(self, entry: Entry) -> None:
+        """Count pods again that other planes would have evicted for an entry that is refused."""
+        self._snapshot.free(entry.made, -1)
 
     def refusal_of_cheapest(
         self, entry: Entry, assignment: Assignment
     ) -> tuple[Outcome, str] | None:
         """Give the entry the least costly targets, where those do, and state why none do."""
-        if not self._settings.best or entry.mode is not Mode.PREEMPT:
+        if not self._settings.best or entry.mode is not Mode.PREEMPT or entry.made:
             return self._refusal(entry)
         self._evictions.cheapen(entry, assignment)
         if entry.targets == entry.found:

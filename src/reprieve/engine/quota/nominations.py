@@ -15,7 +15,12 @@ from reprieve.engine.pace import Pace
 from reprieve.engine.quota.assigning.assigner import Assigner
 from reprieve.engine.quota.assigning.assignment import Assignment, Mode, NoFitReason
 from reprieve.engine.quota.assigning.partial import reduced, reduction_steps
-from reprieve.engine.quota.assigning.topologies import asks_for_places, planned_without, search_of
+from reprieve.engine.quota.assigning.topologies import (
+    asked_places,
+    asks_for_places,
+    planned_without,
+    search_of,
+)
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Recomputation, Unready
 from reprieve.engine.quota.heads import LastScan, RequeueReason
@@ -23,10 +28,13 @@ from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.kept_places import as_planned, planned_flavors
+from reprieve.engine.quota.made_places import Beside, Made
 from reprieve.engine.quota.model import Check, Fungibility, PodSet, Workload
 from reprieve.engine.quota.nominated import Nominated
 from reprieve.engine.quota.refusals import Refusals
+from reprieve.engine.quota.targets.by_domain import targets_by_domain
 from reprieve.engine.quota.targets.candidates import Preemptor, Target, preemptor
+from reprieve.engine.quota.targets.permitted import boards_of
 from reprieve.engine.quota.targets.preemption import SearchOracle, nobody
 from reprieve.engine.quota.targets.protection import Causes, protected, sparing
 from reprieve.engine.quota.waiting.queues import Queues
@@ -102,6 +110,34 @@ class Nominations:
         if entry.deferred:
             return Recomputation.DEFERRED_FIT
         return Recomputation.NEW_TARGETS if entry.targets else Recomputation.SKIPPED
+
+    def beside(self, entry: Entry, gone: Made, cheapest: bool) -> Beside | None:
+        """Return what the rules of its queue give an entry without pods that hold no places.
+
+        None where they give nothing. `cheapest`: the victims are those that cost least.
+        """
+        left = self.snapshot.without(())
+        left.free(gone)
+        who, workload = self.preemptor(entry), entry.workload
+        oracle = SearchOracle(left, who, self.pace)
+        found, targets = _attempt(Assigner(left, workload, entry.queue, oracle), oracle, None)
+        config, configuration = (
+            left.configuration.cluster_queues[entry.cluster_queue],
+            left.configuration,
+        )
+        asked = asked_places(found, workload, config, configuration, left.places)
+        if not targets or asked is None:
+            return None
+        need = found.usage, found.need
+        if cheapest and any(not each.holder.evicted for each in targets):
+            other = targets_by_domain(left, who, *need, asked.wanted, targets, self.now)
+            if other.targets != targets:
+                targets = other.targets
+                found = planned_without(found, workload, config, left, targets)
+        payers = {each.holder.queue for each in targets}
+        boards = boards_of(left, who, *need, payers)
+        able = {each.holder.key: each.holder for board in boards for each in board.candidates}
+        return Beside(left, found, targets, tuple(able.values()))
 
     def elsewhere(
         self, entry: Entry, on: Snapshot | None = None

@@ -63,6 +63,7 @@ class PlannedPlaces:
         plans, key = self._queues.plans, entry.workload.key
         entry.preempts = self._queues.awaits_preemption(key)
         entry.planned, entry.plan_number = plans.places(key), plans.number(key)
+        entry.planned_made = plans.made(key)
 
     def in_turn(self, entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
         """Return those with plans, the oldest first, and the others."""
@@ -79,7 +80,7 @@ class PlannedPlaces:
         if entry.issued and self._best and entry.placed:
             key, places = entry.workload.key, places_planned(assignment)
             others = [(other, placed) for other, placed in self._reserved if other != key]
-            self._queues.plans.note(key, places, others)
+            self._queues.plans.note(key, places, others, entry.made)
 
     def awaited(self, entry: Entry) -> Assignment | None:
         """Return the planned assignment that an entry waits for, though it fits elsewhere.

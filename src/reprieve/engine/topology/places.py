@@ -86,6 +86,7 @@ class Places:
         trees: Mapping[str, Tree],
         gates: TopologyGates,
         used: Mapping[str, Usage] | None = None,
+        freed: tuple[tuple[NodeUse, int], ...] = (),
     ) -> None:
         self.flavors = flavors
         self.trees = trees
@@ -93,6 +94,7 @@ class Places:
         self._used = (
             {name: Usage(tree) for name, tree in trees.items()} if used is None else {**used}
         )
+        self._freed = freed
         # Flavors that see each other's usage of a host.
         self._by_host = [
             name for name, tree in trees.items() if tree.by_host and gates.handle_overlapping
@@ -101,11 +103,14 @@ class Places:
     def copy(self) -> Places:
         """Return a copy that changes by itself."""
         used = {name: usage.copy() for name, usage in self._used.items()}
-        return Places(self.flavors, self.trees, self.gates, used)
+        return Places(self.flavors, self.trees, self.gates, used, self._freed)
 
     def emptied(self) -> Places:
-        """Return the same places as if no topology had placed any pod."""
-        return Places(self.flavors, self.trees, self.gates)
+        """Return the same places as if no topology had placed any pod; those freed stay free."""
+        found = Places(self.flavors, self.trees, self.gates)
+        for use, times in self._freed:
+            found.free((use,), times)
+        return found
 
     def change(self, placed: Iterable[Placed], times: int) -> None:
         """Count what holds places, `times` 1, or count it no more, -1."""
@@ -116,14 +121,16 @@ class Places:
             for name in self._by_host if flavor in self._by_host else (flavor,):
                 self._used[name].add(pods.assignment, pods.requests, times)
 
-    def free(self, uses: Iterable[NodeUse]) -> None:
-        """Remove pods that no topology has placed from their nodes."""
-        for each in uses:
+    def free(self, uses: Iterable[NodeUse], times: int = 1) -> None:
+        """Remove pods that no topology has placed from their nodes; `times` -1: add them again."""
+        known = tuple(uses)
+        self._freed += tuple((each, times) for each in known)
+        for each in known:
             amounts = {**each.requests, "pods": 1}
             for name, tree in self.trees.items():
                 leaf = tree.leaf_of_node.get(each.node)
                 if leaf is not None:
-                    self._used[name].add_to(leaf, amounts, -1)
+                    self._used[name].add_to(leaf, amounts, -times)
 
     def on(self, flavor: str) -> Placing:
         """Return what pods are placed on in a flavor."""

@@ -22,6 +22,7 @@ from reprieve.engine.quota.entries import CycleResult, Entry
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
 from reprieve.engine.quota.holdings.tree import exceeds
+from reprieve.engine.quota.made_places import ByRules
 from reprieve.engine.quota.model import Policy, Reason, ResourceFlavor
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.targets.candidates import Preemptor, preemptor, satisfies
@@ -126,6 +127,7 @@ class _Reported:
         snapshot: Snapshot,
         holders: Iterable[Holder],
         flavors: Mapping[str, ResourceFlavor],
+        by_rules: ByRules | None,
     ) -> tuple[NodeUse, ...]:
         return self.made.get(entry.workload.key, ())
 

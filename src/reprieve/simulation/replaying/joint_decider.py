@@ -30,6 +30,7 @@ from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.made_places import ByRules
 from reprieve.engine.quota.model import Eviction, ResourceFlavor, Workload
 from reprieve.engine.quota.proofs.node_proof import NodeProof
 from reprieve.engine.quota.proofs.pods_wanted import Template
@@ -101,6 +102,7 @@ class _Check:
         snapshot: Snapshot,
         holders: Iterable[Holder],
         flavors: Mapping[str, ResourceFlavor],
+        by_rules: ByRules | None,
     ) -> tuple[NodeUse, ...]:
         """Jobs with places wait until nodes fit them."""
         return ()

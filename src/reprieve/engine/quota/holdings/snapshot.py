@@ -109,10 +109,10 @@ class Snapshot:
         if self.places is not None:
             self.places.change(placed, times)
 
-    def free(self, uses: Iterable[NodeUse]) -> None:
-        """Remove pods that no topology has placed from their nodes."""
+    def free(self, uses: Iterable[NodeUse], times: int = 1) -> None:
+        """Remove pods that no topology has placed from their nodes; `times` -1: add them again."""
         if self.places is not None:
-            self.places.free(uses)
+            self.places.free(uses, times)
 
     def _extend(self, column: int) -> None:
         while column >= len(self.usage):

@@ -17,7 +17,8 @@ Source: issue contract of the quota plane ("beyond the reference").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -35,7 +36,13 @@ from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.placed import placing_keys
 from reprieve.engine.quota.holdings.snapshot import Snapshot
-from reprieve.engine.quota.made_places import Leaver, MayGo, places_made
+from reprieve.engine.quota.made_places import (
+    ByRules,
+    Leaver,
+    MayGo,
+    nodes_planned,
+    places_made,
+)
 from reprieve.engine.quota.model import ResourceFlavor, Workload
 from reprieve.engine.quota.proofs.making_room import Leaving, pods_to_evict
 from reprieve.engine.quota.proofs.pod_uses import PodUses
@@ -45,6 +52,8 @@ from reprieve.engine.quota.proofs.pods_wanted import (
     admitted_sets,
     assigned_sets,
 )
+from reprieve.engine.quota.targets.candidates import Target
+from reprieve.engine.quota.targets.with_others import places_of_both
 from reprieve.engine.topology.places import NodeUse
 from reprieve.units.ids import Uid
 
@@ -102,6 +111,8 @@ class NodeProof:
         self._waiting: list[Pending] = []
         self._uses = PodUses(nodes)
         self._made: PodsWanted | None = None
+        # Pods that other planes evict beside the targets of a workload, by its key.
+        self._beside: dict[str, Leaver] = {}
 
     def refusal(
         self,
@@ -116,8 +127,8 @@ class NodeProof:
         simulation = self._ready(holders, flavors)
         targets = {target.holder.key for target in entry.targets}
         before = self._let_go(targets)
-        leaving = self._slots_of(targets)
-        leaving = leaving[simulation.present[leaving]]
+        others = self._beside.get(entry.workload.key) if entry.made else None
+        leaving = self._there((*self._uids_of(targets), *(others.pods if others else ())))
         simulation.remove(leaving)
         # Those who wait for a node already come first.
         staying = [each for each in self._waiting if each.row.workload not in targets]
@@ -193,32 +204,67 @@ class NodeProof:
         snapshot: Snapshot,
         holders: Iterable[Holder],
         flavors: Mapping[str, ResourceFlavor],
+        by_rules: ByRules | None,
     ) -> tuple[NodeUse, ...]:
         """Return the victims that give an entry places; nothing where that does not help.
 
-        Only where the scheduler of this process evicts for it once it has its quota.
+        Only where the scheduler of this process evicts for it once it has its quota. `by_rules`:
+        victims of its queue's rules may go as well.
         """
         if not (self._moves and self._scheduler_preempts):
             return ()
         known, workload = list(holders), entry.workload
+        decided = self._beside.get(workload.key) if entry.planned else None
+        if decided is not None:
+            return decided.uses  # its pods have their nodes here already
         self._ready(known, flavors)
-        placing = self._slots_of(placing_keys(known))
+        placing = self._uses.slots_of(self._uids_of(placing_keys(known)))
         slots = np.setdiff1d(self._may_go_for(workload), placing)
 
-        def leaving(assignment: Assignment, within: Collection[str] | None) -> Leaver | None:
+        def leaving(
+            assignment: Assignment, within: Collection[str] | None, targets: Collection[Target]
+        ) -> Leaver | None:
             wanted = self._assigned(workload, assignment, flavors, pinned=False)
             allowed = None if within is None else self._uses.nodes_named(within)
-            by, found = self._leaving_for(workload, wanted, slots, allowed)
+            with self._without(targets):
+                by, found = self._leaving_for(workload, wanted, slots, allowed)
             if found is None:
                 return None
             uids = self._uses.uids(found.slots)
             return Leaver(by, found.devices, self._uses.of(uids), uids)
 
-        def fits(assignment: Assignment, leaver: Leaver) -> bool:
-            return self.fits_without(workload, assignment, leaver.pods, known, flavors)
+        def fits(assignment: Assignment, leaver: Leaver, targets: Collection[Target]) -> bool:
+            with self._without(targets):
+                return self.fits_without(workload, assignment, leaver.pods, known, flavors)
 
         every = self._uses.of(self._uses.uids(slots))
-        return places_made(snapshot, workload, entry.queue, MayGo(every, leaving, fits))
+        idle = self._uses.of(self._uses.uids(np.intersect1d(slots, self._idle_for(workload))))
+        asked = snapshot, workload, entry.queue, MayGo(every, idle, leaving, fits)
+        planned = nodes_planned(entry.planned, snapshot.places)
+        still = self._uses.named_by(entry.planned_made, slots)
+        first = Leaver(2, 0, self._uses.of(still), still) if still else None
+        made = places_made(*asked, planned, first)
+        if made is None and by_rules is not None:
+            made = places_of_both(*asked, by_rules, planned)
+            if made is not None:
+                self._beside[workload.key] = made
+        return () if made is None else made.uses
+
+    @contextmanager
+    def _without(self, targets: Collection[Target]) -> Iterator[None]:
+        """Remove the pods of targets meanwhile, and what is kept for them."""
+        simulation = self._simulation
+        assert simulation is not None
+        keys = {target.holder.key for target in targets}
+        before = self._let_go(keys)
+        leaving = self._there(self._uids_of(keys))
+        simulation.remove(leaving)
+        try:
+            yield
+        finally:
+            simulation.restore(leaving)
+            if len(before) > len(simulation.simulated):
+                self._occupy(before)
 
     def flavor_for(
         self,
@@ -339,9 +385,7 @@ class NodeProof:
             simulation.place(pod.pending, pod.node)
 
     def _there(self, uids: Iterable[Uid]) -> I64:
-        found = np.array(
-            sorted({self._uses.slots[u] for u in uids if u in self._uses.slots}), np.int64
-        )
+        found = self._uses.slots_of(uids)
         assert self._simulation is not None
         return found[self._simulation.present[found]]
 
@@ -367,7 +411,7 @@ class NodeProof:
         self._simulation = simulation = Simulation(nodes, Policy(), Profile(filters=FILTERS))
         self._made = made = PodsWanted(simulation, self._templates)
         known = sorted(holders, key=lambda holder: holder.key)
-        evicted = self._slots_of(holder.key for holder in known if holder.evicted)
+        evicted = self._uses.slots_of(self._uids_of(e.key for e in known if e.evicted))
         deleting = np.flatnonzero(nodes.pod_flags & Flag.DELETING)
         leaving = np.union1d(evicted, deleting).astype(np.int64)
         simulation.remove(leaving[simulation.present[leaving]])
@@ -398,7 +442,8 @@ class NodeProof:
         return {
             key: holders[key]
             for key, all_gated in gates.items()
-            if all_gated and not (nodes.pod_node[self._slots_of([key])] >= 0).any()
+            if all_gated
+            and not (nodes.pod_node[self._uses.slots_of(self._uids_of([key]))] >= 0).any()
         }
 
     def _wanted(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> Sequence[Pending]:
@@ -451,8 +496,5 @@ class NodeProof:
         left = offered - simulation.used[np.ix_(nodes, asked)]
         return int(nodes[np.argmin((left / np.maximum(offered, 1)).sum(axis=1))])
 
-    def _slots_of(self, keys: Iterable[str]) -> I64:
-        uids = (uid for key in keys for uid in self._pods.get(key, ()))
-        return np.array(
-            sorted({self._uses.slots[u] for u in uids if u in self._uses.slots}), np.int64
-        )
+    def _uids_of(self, keys: Iterable[str]) -> Iterator[Uid]:
+        return (uid for key in keys for uid in self._pods.get(key, ()))

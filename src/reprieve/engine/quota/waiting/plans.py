@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from reprieve.engine.topology.model import TopologyAssignment
-from reprieve.engine.topology.places import Placed
+from reprieve.engine.topology.places import NodeUse, Placed
 
 __all__ = ["Plans", "Reserved"]
 
@@ -25,6 +25,7 @@ class _Plan:
     number: int
     places: _Places
     reserved: Reserved = ()
+    made: tuple[NodeUse, ...] = ()
 
 
 _NONE = _Plan(0, {})
@@ -39,14 +40,21 @@ class Plans:
     def __contains__(self, key: str) -> bool:
         return key in self._known
 
-    def note(self, key: str, places: _Places, reserved: Reserved = ()) -> None:
+    def note(
+        self,
+        key: str,
+        places: _Places,
+        reserved: Reserved = (),
+        made: tuple[NodeUse, ...] = (),
+    ) -> None:
         """Record the places that a workload's victims were chosen for, by pod set.
 
-        `reserved`: what others kept for themselves, so that these victims were chosen.
+        `reserved`: what others kept for themselves, so that these victims were chosen. `made`: the
+        pods that other planes evict there once these victims have ended.
         """
         oldest = max((plan.number for plan in self._known.values()), default=0)
         known = self._known.get(key, _Plan(oldest + 1, places))
-        self._known[key] = replace(known, places=places, reserved=reserved)
+        self._known[key] = replace(known, places=places, reserved=reserved, made=made)
 
     def places(self, key: str) -> _Places:
         """Return the places that a pending workload's victims were chosen for; none are empty."""
@@ -55,6 +63,10 @@ class Plans:
     def reserved(self, key: str) -> Reserved:
         """Return what others kept for themselves when its victims were chosen."""
         return self._known.get(key, _NONE).reserved
+
+    def made(self, key: str) -> tuple[NodeUse, ...]:
+        """Return the pods that other planes evict once its victims have ended."""
+        return self._known.get(key, _NONE).made
 
     def number(self, key: str) -> int:
         """Return a number that is larger for younger plans, 0 without any."""

@@ -22,6 +22,7 @@ from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.entries import Entry, NodeCheck
 from reprieve.engine.quota.holdings.holders import Holder
 from reprieve.engine.quota.holdings.snapshot import Snapshot
+from reprieve.engine.quota.made_places import ByRules
 from reprieve.engine.quota.model import ResourceFlavor
 from reprieve.engine.quota.release import IdleUnit, Promise, Release, Standing, release
 from reprieve.engine.topology.places import NodeUse
@@ -111,10 +112,11 @@ class PuttingOff:
         snapshot: Snapshot,
         holders: Iterable[Holder],
         flavors: Mapping[str, ResourceFlavor],
+        by_rules: ByRules | None,
     ) -> tuple[NodeUse, ...]:
         """Return what other planes evict so that an entry gets places; nothing: they do not."""
         inner = self._inner
-        return () if inner is None else inner.room_made(entry, snapshot, holders, flavors)
+        return () if inner is None else inner.room_made(entry, snapshot, holders, flavors, by_rules)
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
         """Keep capacity for an entry that needs no eviction."""
