@@ -55,8 +55,10 @@ def test_what_is_removed_of_the_image_is_imported_by_nobody(tmp_path: Path) -> N
         import asyncio, importlib
         preload()
         print(asyncio.run(load_connection(sys.argv[1])).server)
-        from reprieve.operator.process import PLANES
-        for module in (*PLANES.values(), "reprieve.cli.web", "reprieve.cli.uninstall"):
+        from reprieve.operator.planes import PLANES
+        webhooks = "reprieve.planes.quota.webhooks.process"
+        commands = ("reprieve.operator.process", "reprieve.cli.web", "reprieve.cli.uninstall")
+        for module in (*PLANES.values(), webhooks, *commands):
             importlib.import_module(module)
     """)
     kubeconfig = tmp_path / "kubeconfig"

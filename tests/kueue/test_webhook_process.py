@@ -15,7 +15,7 @@ from reprieve.execution.fence import Fence
 from reprieve.kube.recording.events import EventRecorder
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.plane import QuotaPlane
-from reprieve.planes.quota.webhooks.process import plane_hooks
+from reprieve.planes.quota.webhooks.hooks import plane_hooks
 from reprieve.planes.quota.webhooks.reviews import Asked, Verdict
 from reprieve.settings.quota import QuotaSettings, quota_settings
 from reprieve.telemetry.metrics import Metrics

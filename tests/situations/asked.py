@@ -32,7 +32,7 @@ from reprieve.whatif.snapshots.snapshot import Snapshot
 from tests.whatif.plan_stories import Object, submitted
 from tests.whatif.test_kinds import snapshot
 
-__all__ = ["SITUATIONS", "Situation", "explained", "situation", "text_of", "told"]
+__all__ = ["SITUATIONS", "Situation", "explained", "served", "situation", "text_of", "told"]
 
 _ENDLESS: Final = 3_600.0
 
@@ -71,13 +71,13 @@ def situation(make: Callable[[], Situation]) -> Callable[[], Situation]:
 
 def _arranged(found: Situation) -> Snapshot:
     deciders = deciders_of(found.controllers, ("default-scheduler",), {})
-    held = _served(snapshot(deciders, *found.there))
+    held = served(snapshot(deciders, *found.there))
     for wave in found.before:
         held = settled(held, deciders, submitted(wave)).overlay.frozen()
     return held
 
 
-def _served(held: Snapshot) -> Snapshot:
+def served(held: Snapshot) -> Snapshot:
     """Return the snapshot with what a server says that it serves."""
     served: dict[str, list[dict[str, object]]] = {}
     for listed in held.kinds.values():

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import aiohttp
 import pytest
 
-from reprieve.telemetry.http import Check, serve_telemetry
+from reprieve.telemetry.http import serve_telemetry
 from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.probes import Check
 from reprieve.units.errors import UsageError
 from reprieve.units.ids import PlanId
 

@@ -18,8 +18,9 @@ from reprieve.kube.errors import ServerError
 from reprieve.kube.resource import Resource
 from reprieve.operator import metrics_access
 from reprieve.operator.metrics_access import MetricsAccess, metrics_protection
-from reprieve.telemetry.http import Access, Page, serve_telemetry
+from reprieve.telemetry.http import Access, serve_telemetry
 from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.probes import Page
 from reprieve.units.errors import UsageError
 
 USERS = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from reprieve.cli.sessions import planning
 from reprieve.cli.texts.plan_text import plan_text
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Diagnosis
@@ -218,10 +218,10 @@ def test_the_check_ends_with_1_where_others_would_be_evicted_for_nothing(
 def exit_code(answer: Answer, monkeypatch: pytest.MonkeyPatch, *flags: str) -> int:
     """Return how the command ends with this answer."""
 
-    async def asked(*_: Any, **__: Any) -> tuple[Answer, Any]:
-        return answer, SimpleNamespace(options=SimpleNamespace(controllers=("quota",)))
+    async def asked(*_: Any, **__: Any) -> tuple[Answer, tuple[str, ...]]:
+        return answer, ("quota",)
 
-    monkeypatch.setattr(plan_command, "_answered", asked)
+    monkeypatch.setattr(planning, "answered", asked)
     manifest = "{apiVersion: batch/v1, kind: Job, metadata: {name: wanted}}"
     return CliRunner().invoke(plan_command.plan, ["-f", "-", *flags], input=manifest).exit_code
 

@@ -29,6 +29,7 @@ from reprieve.cli.options.cluster_options import context_option, kubeconfig_opti
 from reprieve.cli.options.explain_options import NAMESPACE, Options, print_document
 from reprieve.cli.options.live_names import subjects
 from reprieve.cli.sessions.reading import reading_client
+from reprieve.cli.texts.progress import Progress
 from reprieve.engine.plan import Plane
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
@@ -40,6 +41,7 @@ from reprieve.units.errors import UsageError
 __all__ = ["explain"]
 
 _FORMS: Final = ("text", "json", "yaml")
+_DECIDING: Final = "deciding on a copy of the cluster"
 
 
 @click.command()
@@ -142,7 +144,9 @@ def explain(
                 raise UsageError(f"{name} is for preemptions; {subject} is a {asked.kind}")
         find = _of_cluster if stored is None else _of_snapshot
         find = find if decision_log is None else _of_past
-        _print(asyncio.run(find(asked, options)), options)
+        with Progress.on_terminal() as progress:
+            found = asyncio.run(find(asked, options, progress))
+        _print(found, options)
         return
     if decision_log is not None:
         raise UsageError("--as-of is about KIND/NAME that waited, such as job/train")
@@ -151,7 +155,8 @@ def explain(
     explain_record(asked.name if asked is not None else subject, options)
 
 
-async def _of_cluster(asked: Asked, options: Options) -> Answer:
+async def _of_cluster(asked: Asked, options: Options, progress: Progress) -> Answer:
+    progress("reading the cluster")
     clock = SystemClock()
     connection = await load_connection(options.kubeconfig, options.context, clock)
     client = reading_client(connection, clock)
@@ -159,6 +164,7 @@ async def _of_cluster(asked: Asked, options: Options) -> Answer:
 
     async def diagnose(unit: Unit, plane: Plane) -> Decided | None:
         """Return what the planes state; most questions are answered without them."""
+        progress(_DECIDING)
         from reprieve.cli.sessions.asking_planes import PlanesOfCluster
 
         return await PlanesOfCluster(client, clock, namespace)(unit, plane)
@@ -178,7 +184,8 @@ async def _of_cluster(asked: Asked, options: Options) -> Answer:
         await client.close()
 
 
-async def _of_snapshot(asked: Asked, options: Options) -> Answer:
+async def _of_snapshot(asked: Asked, options: Options, progress: Progress) -> Answer:
+    progress(_DECIDING)
     from reprieve.cli.sessions.asking_planes import planes_of_snapshot, read_snapshot
 
     assert options.stored is not None
@@ -193,8 +200,9 @@ async def _of_snapshot(asked: Asked, options: Options) -> Answer:
     )
 
 
-async def _of_past(asked: Asked, options: Options) -> Answer:
+async def _of_past(asked: Asked, options: Options, progress: Progress) -> Answer:
     """Return what the decision log has; no cluster is queried but for the context's namespace."""
+    progress("reading the decision log")
     from reprieve.answers.preemptions.decided_again import decided_again
 
     assert options.as_of is not None and options.decision_log is not None

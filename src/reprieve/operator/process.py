@@ -19,7 +19,7 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +49,7 @@ from reprieve.operator.leading import End, end, lead
 from reprieve.operator.lease_keeper import LeaseKeeper
 from reprieve.operator.lease_link import WantedLease
 from reprieve.operator.metrics_access import metrics_protection
+from reprieve.operator.planes import PLANES
 from reprieve.planes.common.assembly import (
     Assembled,
     Plane,
@@ -65,9 +66,7 @@ from reprieve.planes.common.joint import Joint
 from reprieve.planes.common.mirrors.mirror import Mirror
 from reprieve.planes.common.other_processes import OtherProcesses
 from reprieve.planes.common.process_settings import (
-    IDLE,
     QUOTA,
-    SCHEDULING,
     OperatorOptions,
     OperatorSettings,
     operator_settings,
@@ -76,10 +75,11 @@ from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.common.suspects import Accused, Suspects
 from reprieve.telemetry.decision_log import DecisionLog, decision_log
 from reprieve.telemetry.faults import FaultCounter
-from reprieve.telemetry.http import Check, serve_telemetry
+from reprieve.telemetry.http import serve_telemetry
 from reprieve.telemetry.log import level_of, start_logging
 from reprieve.telemetry.loop_lag import LoopLag
 from reprieve.telemetry.metrics import Metrics, Remembered
+from reprieve.telemetry.probes import Check
 from reprieve.units.errors import UsageError
 from reprieve.units.steady_clock import SteadyClock
 
@@ -87,17 +87,10 @@ if TYPE_CHECKING:
     from reprieve.notifications.notifier import Notifier
     from reprieve.planes.common.disruptions.other_actors import OtherActors
 
-__all__ = ["PLANES", "End", "OperatorOptions", "run_operator"]
+__all__ = ["End", "OperatorOptions", "run_operator"]
 
 log: Final = logging.getLogger("reprieve")
 
-#: The planes in the order in which they are made, with the module whose `assemble` makes each. The
-#: quota plane reads the scheduling plane's view of the cluster, so it is made after it.
-PLANES: Final[Mapping[str, str]] = {
-    IDLE: "reprieve.planes.idle.assembly",
-    SCHEDULING: "reprieve.planes.scheduling.assembly",
-    QUOTA: "reprieve.planes.quota.assembly",
-}
 LEASE_NAME: Final = "reprieve"
 _FLUSH: Final = 1.0  # seconds that waiting events are given at the end
 _MOST_LAG: Final = SECOND

@@ -10,7 +10,7 @@ whom it lets in, by their bearer token and over TLS.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,29 +22,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from reprieve.telemetry.connections import IDLE_S, Connections, listening
+from reprieve.telemetry.probes import Check, Page, Probe
 
-__all__ = ["Access", "Check", "Page", "Probe", "Protection", "serve_telemetry"]
+__all__ = ["Access", "Protection", "serve_telemetry"]
 
 _OPEN: Final = ("/healthz", "/readyz")
 _BEARER: Final = "Bearer "
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that a probe looks at; `detail` states in one line what is wrong and what helps."""
-
-    name: str
-    passed: bool
-    detail: str = ""
-    required: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What is shown of a plugin: a JSON document, or a text that states why there is none."""
-
-    document: object = None
-    missing: str = ""
 
 
 class Access(StrEnum):
@@ -62,9 +45,6 @@ class Protection:
 
     judge: Callable[[str, str], Awaitable[Access]]
     context: ssl.SSLContext
-
-
-Probe = Callable[[], Iterable[Check]]
 
 
 @asynccontextmanager

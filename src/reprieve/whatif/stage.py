@@ -29,7 +29,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.recording.events import EventRecorder
 from reprieve.kube.resource import HARM_BUDGETS, PODS
 from reprieve.kube.transport import Transport
-from reprieve.operator.process import PLANES
+from reprieve.operator.planes import PLANES
 from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
 from reprieve.planes.common.disruptions.harm_budgets import HarmBudgets
 from reprieve.planes.common.disruptions.loop_notices import LoopNotices

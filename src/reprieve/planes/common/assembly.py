@@ -30,8 +30,8 @@ from reprieve.planes.common.until_answered import until_answered
 from reprieve.planes.common.victim_orders import NO_ORDER, Ranking
 from reprieve.settings.idle import Notice
 from reprieve.telemetry.decision_log import DecisionLog
-from reprieve.telemetry.http import Check, Page
 from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.probes import Check, Page
 
 if TYPE_CHECKING:
     # It brings numpy, whose threads a process must not have before it forks.

@@ -8,7 +8,6 @@ from reprieve.planes.common.assembly import Assembled, Surroundings, warn
 from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.live_configuration import LiveConfiguration, stored_settings
 from reprieve.planes.quota.plane import QuotaPlane
-from reprieve.planes.quota.webhooks.process import ProcessWebhooks
 from reprieve.telemetry.quota import QuotaMetrics
 
 __all__ = ["assemble"]
@@ -41,5 +40,8 @@ async def assemble(given: Surroundings) -> Assembled:
         runners.append(LiveConfiguration(context, stored, plane.reconfigure))
     serving = None
     if given.wait_leading is not None and stored.settings.serves_webhooks:
+        # The server and its certificates are of a process that serves, not of a plan.
+        from reprieve.planes.quota.webhooks.process import ProcessWebhooks
+
         serving = ProcessWebhooks(plane, stored.settings, given.namespace, given.wait_leading)
     return Assembled(plane, runners, serving)

@@ -24,7 +24,7 @@ from reprieve.jobs.pods import PARENT, ROLE
 from reprieve.kube.resource import NAMESPACES, Resource
 from reprieve.planes.quota.live_configuration import stored_settings
 from reprieve.planes.quota.plane import QuotaPlane
-from reprieve.planes.quota.webhooks.process import plane_hooks
+from reprieve.planes.quota.webhooks.hooks import plane_hooks
 from reprieve.planes.quota.webhooks.reviews import Asked, Hook
 from reprieve.settings.quota import QuotaSource
 from reprieve.whatif.copy.overlay import Overlay

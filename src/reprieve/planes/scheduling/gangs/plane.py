@@ -38,7 +38,7 @@ from reprieve.settings.coscheduling import (
     changes,
     read_config_map,
 )
-from reprieve.telemetry.http import Page
+from reprieve.telemetry.probes import Page
 from reprieve.units.errors import UsageError
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
