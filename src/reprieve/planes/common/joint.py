@@ -29,6 +29,7 @@ from reprieve.engine.owners import DemandState, owner_of
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.release import IdleUnit, Promise, Release
 from reprieve.execution.records.demands import Demands
+from reprieve.planes.common.histories import Histories
 from reprieve.units.ids import Uid
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class Joint:
     """The planes that run in this process, and `demands`: the records of all of them, by demand.
 
     `elsewhere`: the open records of other processes; None where all planes run in this one.
+    `histories`: whether the displacements under former processes are known.
     """
 
     idle: IdleSide | None = None
@@ -166,6 +168,7 @@ class Joint:
     quota: QuotaSide | None = None
     demands: Demands = field(default_factory=Demands)
     elsewhere: OtherProcesses | None = None
+    histories: Histories = field(default_factory=Histories)
 
     @property
     def quota_decides(self) -> bool:
@@ -211,6 +214,7 @@ class Joint:
         mixed: bool = False,
         queued: Collection[str] = (),
         priority: int | None = None,
+        reclaims_any: bool = False,
     ) -> Beside | None:
         """Return what the record of a plan for a demand states of other planes; None without any.
 
@@ -229,4 +233,5 @@ class Joint:
             depth=len(chain) + 1,
             debt_of=chain[0] if chain else "",
             priority=priority,
+            reclaims_any=reclaims_any,
         )

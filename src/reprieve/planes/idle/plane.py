@@ -175,7 +175,7 @@ class IdlePlane:
             tracks=self._tracks,
             claims=lambda: self.evaluator.open_intents.claims(),
             mixed=lambda: self.evaluator.open_intents.mixed(),
-            ready=lambda: self.ready,
+            ready=lambda: self.ready and not self._missing(),
             stays_out=lambda: bool(self.context.read_only),
             queued=self._queued,
             now=context.clock.wall,
@@ -232,6 +232,7 @@ class IdlePlane:
             self.evaluator,
             self._loops,
         )
+        self._histories = context.joint.histories
         self.ready = False
 
     def troubles(self) -> list[str]:
@@ -255,6 +256,8 @@ class IdlePlane:
         try:
             async with open_session() as session, asyncio.TaskGroup() as group:
                 self._tasks = group
+                if not self.context.dry_run:
+                    self._histories.begins(Plane.IDLE, self.context.clock.monotonic())
                 self.watches.start(group)
                 await self._find_kueue()
                 self.watches.start_kueue(group)
@@ -263,8 +266,7 @@ class IdlePlane:
                 if self.watches.limits is not None:
                     await self.watches.limits.settled(self.context.clock)
                 self._changes.subscribe()
-                if not self.context.dry_run:
-                    await recovered(self._recover, self.context.clock, log)
+                await self._adopt()
                 await self._housekeeping.look_for_kaiwo()
                 await self._roots.expect(
                     pod_found(pod) for pod in self.watches.pods.cache if pod.row.gpus
@@ -305,6 +307,11 @@ class IdlePlane:
                 )
         finally:
             self.ready = False
+
+    async def _adopt(self) -> None:
+        if not self.context.dry_run:
+            await recovered(self._recover, self.context.clock, log)
+        self._histories.known(Plane.IDLE)
 
     async def _recover(self) -> None:
         """Write this process's epoch into the open intents; the evaluator adopts them."""
@@ -441,6 +448,9 @@ class IdlePlane:
     def _snapshot(self, claims: Mapping[Uid, GpuWorkloadKey | None]) -> IdleSnapshot:
         return self._snapshots.snapshot(claims, self.evaluator.open_intents.placements())
 
+    def _missing(self) -> str:
+        return self._histories.missing(self.context.clock.monotonic())
+
     def _held_back(self) -> str:
         """Return why nothing may be decided now; empty when all facts are at hand."""
         context = self.context
@@ -452,7 +462,7 @@ class IdlePlane:
             return "the event loop lags"
         if not context.governor.harm.known():
             return "harm budgets are not known yet"
-        return context.since_step() or next(iter(self.watches.troubles()), "")
+        return self._missing() or context.since_step() or next(iter(self.watches.troubles()), "")
 
     def _records(self) -> list[Preemption]:
         known = self.watches.intents.cache

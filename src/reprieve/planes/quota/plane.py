@@ -229,7 +229,8 @@ class QuotaPlane:
 
     async def run(self) -> None:
         """Work until cancelled, or until the lease is lost (`Deposed` in a group)."""
-        clock = self.context.clock
+        clock, histories = self.context.clock, self.context.joint.histories
+        histories.begins(Plane.QUOTA, clock.monotonic())
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             if not self._following:
@@ -243,6 +244,7 @@ class QuotaPlane:
             self._subscribe()
             if self.context.writes:
                 await recovered(self.preemptions.recover, clock, log)
+            histories.known(Plane.QUOTA)
             if self.context.writes:
                 tasks.create_task(look_at_each(self._jobs_due, self._look_at_job, clock))
                 tasks.create_task(look_at_each(self._workloads_due, self._look_at_workload, clock))
@@ -398,8 +400,11 @@ class QuotaPlane:
         await self._look_for_kueue()
         if self.context.read_only:
             self.preemptions.notices.inherited(Plane.QUOTA)  # nothing is told by this plane
-        while self.context.read_only:
-            await self.context.clock.sleep(_PERIOD)
+            histories, clock = self.context.joint.histories, self.context.clock
+            histories.known(Plane.QUOTA)  # nothing is decided by this plane
+            while self.context.read_only:
+                await clock.sleep(_PERIOD)
+            histories.begins(Plane.QUOTA, clock.monotonic())
 
     async def _keep_looking_for_kueue(self) -> None:
         while True:

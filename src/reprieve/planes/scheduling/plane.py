@@ -19,6 +19,7 @@ from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.scheduling_figures import with_figures
 from reprieve.engine.diagnosis.scheduling_fixes import Question, fixes_for
 from reprieve.engine.disruptions.ledger import Displacement
+from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.queueing.entries import Backoff
 from reprieve.engine.scheduling.queueing.queue import Queue
@@ -264,11 +265,15 @@ class SchedulingPlane:
         """Schedule until cancelled, or until the lease is lost (`Deposed` in a group)."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
+            histories = self.context.joint.histories
+            if not self.context.dry_run:
+                histories.begins(Plane.SCHEDULING, self.context.clock.monotonic())
             tasks.create_task(self.watches.run())
             tasks.create_task(self.gangs.run())
             await self.synced()
             if not self.context.dry_run:
                 await recovered(self.preemptions.recover, self.context.clock, log)
+            histories.known(Plane.SCHEDULING)
             tasks.create_task(self.statuses.run())
             tasks.create_task(self.decisions.loop.run())
             clock = self.context.clock
