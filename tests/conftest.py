@@ -106,6 +106,7 @@ THOROUGH: Final = (
     "tests/together/test_granted_reads.py",
     "tests/together/test_processes.py",
     "tests/together/test_records.py",
+    "tests/together/test_returns.py",
     "tests/whatif/test_again.py",
     "tests/whatif/test_priority_fix.py",
     "tests/whatif/test_quota.py",

@@ -121,6 +121,27 @@ def test_idle_work_that_its_priority_allowed_to_go_for_the_preemptor_stays(said:
     assert allowed == [False, True, True]
 
 
+def of_quota(**changes: Any) -> Debt | None:
+    return debt(record(victim("b1", "owner/bob"), plane="quota", **changes))
+
+
+def test_idle_work_whose_quota_could_be_taken_for_the_preemptor_stays() -> None:
+    found = of_quota(preemptor_priority=1000)
+    assert found == Debt(2, None, None, 1000)
+    later = workload("w", idle_since=ago(800))
+    allowed = [found.allows(replace(later, queued=each)) for each in (None, 999, 1000, 2000)]
+    assert allowed == [True, False, True, True]
+    any_priority = of_quota(preemptor_priority=1000, reclaims_any=True)
+    assert any_priority is not None
+    highest = [any_priority.allows(replace(later, queued=each)) for each in (None, 2**31 - 1)]
+    assert highest == [True, False]
+
+
+def test_a_record_of_quota_without_a_priority_bounds_nothing_by_it() -> None:
+    """Earlier versions wrote none."""
+    assert of_quota() == Debt(2)
+
+
 def test_the_highest_priority_counts_of_several_plans_for_one_preemptor() -> None:
     lost = (record(victim("b1", "owner/bob"), preemptor_priority=5),)
     more = record(victim("b2", "owner/bob"), seconds=5, preemptor_priority=9)

@@ -410,6 +410,7 @@ async def site(
     planes: str | Sequence[str] = "idle,scheduling,quota",
     flavors: Sequence[str] = ("gpus",),
     levels: Sequence[str] = (),
+    rules: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
     config: str = "",
 ) -> AsyncIterator[Site]:
@@ -417,7 +418,8 @@ async def site(
 
     `planes`: of one process, or of each of several. `flavors`: their nodes have the label `gpu`
     with their name, where there are several. `levels`: of the flavors' topology, if they have one;
-    nodes then have the label `gpu`. `config`: the operator's settings, as YAML.
+    nodes then have the label `gpu`. `rules`: what the queues may preempt. `config`: the operator's
+    settings, as YAML.
     """
     arguments: list[str] = []
     if config:
@@ -453,7 +455,7 @@ async def site(
                 await found.create({**flavor, "metadata": {"name": name}, "spec": spec})
             for team, quota in queues.items():
                 space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}}
-                await found.create(space, *queue(team, quota, flavors))
+                await found.create(space, *queue(team, quota, flavors, **(rules or {})))
             yield found
         finally:
             for operator in found.operators:

@@ -53,6 +53,13 @@ async def mixture_for_quota(cluster: Site) -> None:
     await cluster.idle(idle)
 
 
+async def quota_return(cluster: Site) -> None:
+    """A queue takes quota back from busy work, whose return must leave idle work alone."""
+    idle, busy = job("notebook", "b", priority="high", queued=True), job("tune", "b", queued=True)
+    await cluster.runs(idle, busy)
+    await cluster.idle(idle)
+
+
 STORIES: Final[dict[str, tuple[Any, ...]]] = {
     "hand-over": (hand_over, {"queued": True}, {"a": 4, "b": 0}, {"sweep": 4}, "notebook"),
     "idle-first": (idle_first, {}, {"a": 8, "b": 0}, {"ann": 4}, "bob"),
@@ -61,6 +68,10 @@ STORIES: Final[dict[str, tuple[Any, ...]]] = {
     "quota-mixture": (
         *(mixture_for_quota, {"gpus": 6, "queued": True}, {"a": 4, "b": 4}),
         *({"ann": 4, "bob": 2}, "stays"),
+    ),
+    "quota-return": (
+        *(quota_return, {"queued": True, "opted": False}, {"a": 4, "b": 4}),
+        *({"tune": 4}, "notebook"),
     ),
 }
 

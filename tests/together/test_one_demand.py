@@ -46,46 +46,6 @@ async def test_work_that_has_not_opted_in_goes_by_priority_alone(tmp_path: Path)
         assert (evicted, cluster.placed("wanted"), cluster.placed("ann")) == ({"bob": 4}, 1, 1)
 
 
-async def test_idle_work_that_could_not_go_for_the_demand_goes_for_the_return_of_its_victim(
-    tmp_path: Path,
-) -> None:
-    """The demand has not opted in, so that no idle work went for it; its victim takes as much."""
-    idle, busy = deployment("ann", "b", priority="high"), deployment("bob", "b")
-    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
-        await cluster.runs(idle, busy)
-        await cluster.idle(idle)
-        evicted = await cluster.demand(job("wanted", "a", priority="high", opted=False))
-        assert (evicted, cluster.placed("wanted"), cluster.placed("bob")) == (
-            {"bob": 4, "ann": 4},
-            1,
-            1,
-        )
-
-
-async def test_idle_work_of_a_lower_priority_than_the_demand_stays_for_the_return_of_its_victim(
-    tmp_path: Path,
-) -> None:
-    """Priority allowed to evict it for the demand in the place of bob."""
-    idle, busy = deployment("ann", "b", priority="low"), deployment("bob", "b")
-    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
-        await cluster.runs(idle, busy)
-        await cluster.idle(idle)
-        evicted = await cluster.demand(job("wanted", "a", priority="high", opted=False))
-        assert (evicted, cluster.placed("wanted"), cluster.placed("ann")) == ({"bob": 4}, 1, 1)
-        (record,) = (await cluster.client.list(PREEMPTIONS, Preemption)).items
-        assert record.spec.preemptor_priority == 1000
-
-
-@pytest.mark.thorough
-async def test_no_more_idle_work_goes_for_a_return_than_was_lost(tmp_path: Path) -> None:
-    idle, busy = deployment("ann", "b", gpus=6, priority="high"), deployment("bob", "b", gpus=2)
-    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
-        await cluster.runs(idle, busy)
-        await cluster.idle(idle)
-        evicted = await cluster.demand(job("wanted", "a", gpus=2, priority="high", opted=False))
-        assert (evicted, cluster.placed("wanted"), cluster.placed("ann")) == ({"bob": 2}, 1, 1)
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("opted", [True, False])
 async def test_idle_work_goes_for_the_demand_that_gets_its_room(
@@ -102,23 +62,6 @@ async def test_idle_work_goes_for_the_demand_that_gets_its_room(
         assert (cluster.placed("wanted"), cluster.placed("wide")) == (int(opted), 0)
         # Nobody goes for who has not opted in, and so nobody goes in vain.
         assert sum(cluster.evicted.values()) == 4 * opted
-
-
-@pytest.mark.thorough
-async def test_a_second_return_has_no_idle_work_evicted_for_it(tmp_path: Path) -> None:
-    """First displaces bob, bob's return displaces cat by priority, and there the chain ends."""
-    labels = {"rack": "1"}
-    made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    bob, cat = deployment("bob", "b", priority="high", opted=False), deployment("cat", "b")
-    idle = job("ann", "b", priority="top", nodeSelector={"rack": "2"})
-    nodes = [node("n0", 4, labels), node("n1", 4), node("n2", 4, {"rack": "2"})]
-    async with site(tmp_path, nodes, {"a": 8, "b": 0}) as cluster:
-        await cluster.create({**made, "metadata": {"name": "top"}, "value": 2000})
-        await cluster.runs(bob, cat, idle)
-        await cluster.idle(idle)
-        wanted = job("wanted", "a", priority="top", opted=False, nodeSelector=labels)
-        evicted = await cluster.demand(wanted)
-        assert (evicted, cluster.placed("ann")) == ({"bob": 4, "cat": 4}, 1)
 
 
 async def test_a_gang_of_mode_all_is_evicted_whole_by_the_idle_plane(tmp_path: Path) -> None:

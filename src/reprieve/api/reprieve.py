@@ -252,8 +252,9 @@ class PreemptionSpec(_Struct, frozen=True):
 
     `parts`: names of the objects that hold `victims`, `placement` and `guards`, in order, where one
     object is too small for them; `victim_count` states how many victims they hold. `input_parts`:
-    likewise for the data of `input`. `stages`, `rejected`, `depth`, `debt_of` and
-    `preemptor_priority` stand there where several planes decide (`engine.demands`).
+    likewise for the data of `input`. `stages`, `rejected`, `depth`, `debt_of`,
+    `preemptor_priority` and `reclaims_any` stand there where several planes decide
+    (`engine.demands`).
     """
 
     plane: str
@@ -278,6 +279,7 @@ class PreemptionSpec(_Struct, frozen=True):
     depth: int = 0
     debt_of: str = ""
     preemptor_priority: int | None = None
+    reclaims_any: bool = False
 
     @property
     def number_of_victims(self) -> int:

@@ -80,8 +80,9 @@ class Beside:
     `placed`: the scheduling plane placed the demand's pods with the victims gone. `mixed`: idle
     work and work of lower priority go together. `queued`: roots of victims that hold quota, by
     uid. `former`: stages of former records of the demand. `depth` and `debt_of` of the chain of
-    displacements that the preemptor stands in. `priority`: that of the preemptor, where all work of
-    a lower one could be evicted.
+    displacements that the preemptor stands in. `priority`: that of the preemptor, where work of a
+    lower one could be evicted. `reclaims_any`: by the quota plane so could work of other
+    ClusterQueues, whatever its priority.
     """
 
     planes: tuple[Plane, ...]
@@ -93,6 +94,7 @@ class Beside:
     depth: int = 1
     debt_of: str = ""
     priority: int | None = None
+    reclaims_any: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class JointRecord:
     depth: int
     debt_of: str
     priority: int | None
+    reclaims_any: bool
 
 
 _MIXED: Final = (Plane.IDLE, Plane.SCHEDULING)
@@ -136,6 +139,7 @@ def joint_record(plan: Plan, beside: Beside) -> JointRecord:
         beside.depth,
         beside.debt_of,
         beside.priority,
+        beside.reclaims_any,
     )
 
 

@@ -61,6 +61,7 @@ def with_joint(spec: PreemptionSpec, plan: Plan, beside: Beside | None) -> Preem
         depth=said.depth,
         debt_of=said.debt_of,
         preemptor_priority=said.priority,
+        reclaims_any=said.reclaims_any,
     )
 
 

@@ -8,7 +8,9 @@ displaced itself (depth 2 is the end).
 Idle work that could have gone for the preemptor stays. Where the idle plane was to be asked that
 may go which has become idle since: what was idle before may have helped by its priority, or beside
 others. Where lower priorities could be evicted for the preemptor, work of a lower one than its own
-stays in any case. Source: the design's "Where the planes meet".
+stays in any case; likewise, where that was preempted for quota, what holds quota by a Workload of a
+lower priority, or of any where other ClusterQueues return quota to it at any. Whether these had
+borrowed then is not known. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from kubeworld.units.durations import HOUR, MINUTE
 from kubeworld.units.instants import Nanos
 from reprieve.engine.idle.model import Debt
 
-__all__ = ["WITHIN", "Loss", "debt"]
+__all__ = ["ANY", "WITHIN", "Loss", "debt"]
 
+#: Above all priorities, which have 32 bits.
+ANY: Final = 2**31
 #: How long a displacement counts.
 WITHIN: Final = HOUR
 _TOGETHER: Final = MINUTE
@@ -33,7 +37,8 @@ class Loss:
     """A displacement of the demand.
 
     `name` orders those of one instant; `whom`: the preemptor's lineage; `asked`: the idle plane
-    was to be queried for the preemptor; `priority`: its own, where lower ones could be evicted.
+    was to be queried for the preemptor; `priority`: its own, where pods of lower ones could be
+    evicted; `of_quota`: where Workloads of a lower priority than this could (`ANY`: all).
     """
 
     at: Nanos
@@ -43,6 +48,7 @@ class Loss:
     depth: int
     asked: bool
     priority: int | None = None
+    of_quota: int | None = None
 
 
 def debt(losses: Collection[Loss], chosen: Iterable[tuple[Nanos, int]], now: Nanos) -> Debt | None:
@@ -62,4 +68,5 @@ def debt(losses: Collection[Loss], chosen: Iterable[tuple[Nanos, int]], now: Nan
         return None
     since = last.at if any(each.asked for each in own) else None
     above = max((e.priority for e in own if e.priority is not None), default=None)
-    return Debt(left, since, above)
+    of_quota = max((e.of_quota for e in own if e.of_quota is not None), default=None)
+    return Debt(left, since, above, of_quota)

@@ -176,7 +176,7 @@ class Workload:
     `released`: when the last of them went away, None while one exists or when that was not seen.
     `unit`: the group, `namespace/name`, with which it is evicted as a whole; empty for none.
     `precedence`: the priority of a demand that another plane of the process gives its room to, and
-    of idle work where a debt asks for it.
+    of idle work where a debt asks for it; `queued` then: that of its Kueue Workload, if it has one.
     Before `preempts_from` no work is evicted for it. `rank`: by the order of victims of somebody
     else; the lower one goes first.
     """
@@ -193,6 +193,7 @@ class Workload:
     precedence: int = 0
     preempts_from: Nanos = EPOCH
     rank: int = 0
+    queued: int | None = None
 
     @property
     def key(self) -> GpuWorkloadKey:
@@ -250,16 +251,21 @@ class Debt:
     """What may be evicted for work that returns after it was displaced.
 
     `devices`: no more than it lost. `since`: only what could not go yet then; None: all idle work.
-    `above`: what has a lower priority than this could have gone then, and stays.
+    `above`: what has a lower priority than this could have gone then, and stays; `of_quota`:
+    likewise what holds quota, by the priority of its Workload.
     """
 
     devices: int
     since: Nanos | None = None
     above: int | None = None
+    of_quota: int | None = None
 
     def allows(self, workload: Workload) -> bool:
         """Whether idle work may be evicted for the return at all."""
         if self.above is not None and workload.precedence < self.above:
+            return False
+        held = workload.queued
+        if self.of_quota is not None and held is not None and held < self.of_quota:
             return False
         idle = workload.status.idle_since
         if self.since is None or idle is None:

@@ -33,6 +33,7 @@ from reprieve.engine.harm_budgets.budget import HarmSide
 from reprieve.engine.idle.asking import idle_work
 from reprieve.engine.idle.check import check
 from reprieve.engine.idle.claims import before_each
+from reprieve.engine.idle.debts import ANY
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import marked
 from reprieve.engine.idle.model import (
@@ -49,6 +50,7 @@ from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
 from reprieve.engine.mixed import BY_PRIORITY
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.entries import CycleResult, Entry
+from reprieve.engine.quota.model import Policy
 from reprieve.simulation.domains import NO_DOMAINS, Domains
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.replaying.deciding import Placements, Reclaim, Reclaims
@@ -124,6 +126,7 @@ class IdleDecider:
             self.placing.answers = self._answers
             self._policy = replace(self._policy, fewest=self._policy.fit is Fit.NODE)
         self._preempts = self._together and policy.preempts
+        self._reclaims_any = policy.preemption.reclaim_within_cohort is Policy.ANY
         self._devices: dict[str, int] = {}
         self._jobs: dict[str, tuple[Job, int]] = {}
         self._held: dict[str, _Held] = {}
@@ -246,10 +249,10 @@ class IdleDecider:
             }
         for key, victims in preempted.items():
             devices = {name: self._devices[name] for name in victims}
-            by_priority = isinstance(found, Placements)
-            priority = self._precedence(self._jobs[key][0]) if by_priority else None
-            asked = self._answers.decides
-            self._chains.displaced(now, key, devices, asked=asked, priority=priority)
+            own, by_priority = self._precedence(self._jobs[key][0]), isinstance(found, Placements)
+            of_quota = None if by_priority else ANY if self._reclaims_any else own
+            bounds = own if by_priority else None, of_quota
+            self._chains.displaced(now, key, devices, self._answers.decides, bounds)
 
     def _note(self, found: Placements, now: Nanos) -> None:
         """Record which jobs run."""
@@ -427,10 +430,10 @@ class IdleDecider:
             if held.status.phase in _PART:
                 if held.status.phase is Phase.IDLE:
                     held.status = self._looked_at(held, pods[key], now)
-                job, number, precedence = held.job, held.number, self._precedence(held.job)
-                rows.append(
-                    idle_workload(job, number, self._settings, held.status, pods[key], precedence)
-                )
+                job, own = held.job, self._precedence(held.job)
+                queued = own if self.joint is not None and self._together else None
+                given = (self._settings, held.status, pods[key], own, queued)
+                rows.append(idle_workload(job, held.number, *given))
             else:
                 most -= held.job.devices  # what neither is free, nor idle, nor on its way
         demands = list(self._demand_rows(most, now))

@@ -57,6 +57,7 @@ def idle_workload(
     status: Status,
     pods: tuple[PodRow, ...],
     precedence: int = 0,
+    queued: int | None = None,
 ) -> Workload:
     """Return the row of a job's GpuWorkload; `number` is its place in the order of arrivals."""
     uid = f"{number:012}"
@@ -69,6 +70,7 @@ def idle_workload(
         status,
         pods,
         precedence=precedence,
+        queued=queued,
     )
 
 

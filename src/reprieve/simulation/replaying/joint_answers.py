@@ -105,15 +105,18 @@ class Chains:
         now: Nanos,
         preemptor: str,
         victims: Mapping[str, int],
-        *,
         asked: bool,
-        priority: int | None = None,
+        bounds: tuple[int | None, int | None] = (None, None),
     ) -> None:
-        """Record a preemption; `victims`: with their devices, the others as in `Loss`."""
+        """Record a preemption; `victims`: with their devices, `asked` as in `Loss`.
+
+        `bounds`: its `priority` and `of_quota`.
+        """
         depth = self.depth(preemptor, now) if preemptor else 1
+        name = f"{now:020}/{preemptor}"
         for job, devices in victims.items():
             self._lately(job, now).append(
-                Loss(now, f"{now:020}/{preemptor}", preemptor, devices, depth, asked, priority)
+                Loss(now, name, preemptor, devices, depth, asked, *bounds)
             )
         if preemptor:
             self._chosen[preemptor].append((now, sum(victims.values())))

@@ -11,7 +11,7 @@ from typing import Final
 from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.api.reprieve import Preemption, Victim, VictimState
 from reprieve.engine.demands import Rejection
-from reprieve.engine.idle.debts import WITHIN, Loss, debt
+from reprieve.engine.idle.debts import ANY, WITHIN, Loss, debt
 from reprieve.engine.idle.model import Debt
 from reprieve.engine.plan import Plane
 
@@ -48,9 +48,17 @@ def debt_of(
         if gone:
             asked = _said_by_idle(record) != _COULD_NOT
             devices, name = _devices(gone, names), record.metadata.name
-            whom, priority = spec.preemptor_lineage, spec.preemptor_priority
-            losses.append(Loss(at, name, whom, devices, spec.depth, asked, priority))
+            whom, bounds = spec.preemptor_lineage, _bounds(record)
+            losses.append(Loss(at, name, whom, devices, spec.depth, asked, *bounds))
     return debt(losses, chosen, now)
+
+
+def _bounds(record: Preemption) -> tuple[int | None, int | None]:
+    """Return below which priority pods could be evicted for the preemptor, and which Workloads."""
+    spec = record.spec
+    if spec.plane != Plane.QUOTA:
+        return spec.preemptor_priority, None
+    return None, ANY if spec.reclaims_any else spec.preemptor_priority
 
 
 def _of(victims: Iterable[Victim], lineages: Collection[str]) -> Iterable[Victim]:

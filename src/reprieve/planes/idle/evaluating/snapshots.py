@@ -99,7 +99,8 @@ class Snapshots:
         gangs = {gang_of(row) for row in found if row.status.phase is Phase.PENDING_GPU}
         rows, speakers = joined(found, {gang: self._members(gang) for gang in gangs - {""}})
         rows = tuple(map(self._delayed, rows)) if self._watches.limits is not None else rows
-        if any(debt is not None and debt.above is not None for debt in debts.values()):
+        owed = [debt for debt in debts.values() if debt is not None]
+        if any(each.above is not None or each.of_quota is not None for each in owed):
             rows = tuple(map(self._with_priority, rows))
         pods_of = {row.key: row.pods for row in rows}
         claims = {
@@ -148,11 +149,14 @@ class Snapshots:
         return replace(row, preempts_from=until) if delay else row
 
     def _with_priority(self, row: Workload) -> Workload:
-        """Return idle work with the highest priority of its pods."""
+        """Return idle work with the highest priority of its pods, and of its Kueue Workloads."""
         if row.status.phase is not Phase.IDLE:
             return row
         pods = self._ownership.pods_of(row.root)
-        return replace(row, precedence=max((pod.priority for pod in pods), default=0))
+        uids = (row.root.uid, *(pod.uid for pod in pods))
+        queued = (each.spec.priority or 0 for uid in uids for each in self._kueue_of(uid))
+        own = max((pod.priority for pod in pods), default=0)
+        return replace(row, precedence=own, queued=max(queued, default=None))
 
     def _with_gang(self, row: Workload, nodes: list[Node] | None) -> Workload:
         """Return a pending member of a gang of ours with those members that no node was tried for.

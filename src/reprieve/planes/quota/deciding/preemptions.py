@@ -22,6 +22,7 @@ from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import participant_of
 from reprieve.engine.quota.holdings.holders import effective_priority
+from reprieve.engine.quota.model import Policy
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
 from reprieve.execution.letting_save import LettingSave
@@ -162,7 +163,7 @@ class Preemptions:
             actions=actions,
             decision_input=decision_input,
             at_stake=self._at_stake(preemptor, markings),
-            beside=self._beside(preemptor),
+            beside=self._beside(preemptor, queue),
             notices=self._grants(preemptor, markings),
         )
         self._victims.begin(intent, markings, self._reported(plan.id, preemptor, queue))
@@ -328,14 +329,29 @@ class Preemptions:
             stakes.append(Stake(lineage_of(participant_of(each.victim)), lost))
         return AtStake(lineage_of(self._state.lineages.of(preemptor)), stakes)
 
-    def _beside(self, preemptor: Workload) -> Beside | None:
+    def _beside(self, preemptor: Workload, queue: str) -> Beside | None:
         """Return what the record of a plan states of other planes."""
         context = self._context
         demand, idle = self._state.lineages.of(preemptor), None
         if context.joint.idle is not None:
             (said,) = context.joint.idle.queued_verdicts([Uid(preemptor.metadata.uid)])
             idle = REJECTIONS[said]
-        return context.joint.beside(context.governor, demand, context.clock.wall(), idle=idle)
+        priority, reclaims_any = self._could_evict(preemptor, queue)
+        return context.joint.beside(
+            context.governor,
+            demand,
+            context.clock.wall(),
+            idle=idle,
+            priority=priority,
+            reclaims_any=reclaims_any,
+        )
+
+    def _could_evict(self, preemptor: Workload, queue: str) -> tuple[int | None, bool]:
+        """Return below which priority, and whether at any, Workloads could be evicted for one."""
+        configuration = self._state.configuration
+        found = configuration.cluster_queues.get(queue)
+        own = effective_priority(self._state.row(preemptor), configuration.settings)
+        return own, found is not None and found.preemption.reclaim_within_cohort is Policy.ANY
 
     def _action(self, victim: Reference) -> Action:
         """Return what becomes of a victim: pods are deleted, all else is suspended."""
