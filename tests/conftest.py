@@ -29,6 +29,7 @@ THOROUGH: Final = (
     "tests/ci/test_unused.py",
     "tests/cli/test_unreadable_files.py",
     "tests/crash/",
+    "tests/docs/test_commands_run.py",
     "tests/docs/test_quota_troubleshooting.py",
     "tests/docs/test_scheduling_troubleshooting.py",
     "tests/execution/test_notice_kept.py",

@@ -23,8 +23,13 @@ from tests.idle.site import NAMESPACE, Site, container, job
 pytestmark = pytest.mark.real_time
 
 
-async def explain(site: Site, *arguments: str) -> tuple[int, str, str]:
-    """Return exit code, standard output and standard error of `reprieve explain`."""
+async def explain(
+    site: Site, *arguments: str, operator: str = OPERATOR_NAMESPACE
+) -> tuple[int, str, str]:
+    """Return exit code, standard output and standard error of `reprieve explain`.
+
+    `operator`: where the caller's variables place the operator.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -34,7 +39,7 @@ async def explain(site: Site, *arguments: str) -> tuple[int, str, str]:
         env={
             **os.environ,
             "KUBECONFIG": str(site.embedded.kubeconfig),
-            "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
+            "GPU_PREEMPTION_OPERATOR_NAMESPACE": operator,
         },
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -97,6 +102,23 @@ async def test_the_story_of_a_reclaim_is_told_and_its_decision_is_upheld(site: S
     ]
 
 
+async def test_a_record_is_found_wherever_the_operator_is_installed(site: Site) -> None:
+    record = await reclaimed(site)
+    name = record["metadata"]["name"]
+    here = await explain(site, name)
+    assert here[0] == 0
+    assert await explain(site, name, operator="elsewhere") == here
+    copy = {"apiVersion": record["apiVersion"], "kind": record["kind"], "spec": record["spec"]}
+    await site.create(copy | {"metadata": {"name": name, "namespace": NAMESPACE}})
+    code, told, complaint = await explain(site, name, operator="elsewhere")
+    assert (code, told) == (2, "")
+    assert complaint == (
+        f"Error: Preemption '{name}' is in namespaces {OPERATOR_NAMESPACE}, {NAMESPACE}; "
+        "accepted: one of them by -n\n"
+    )
+    assert await explain(site, name, "-n", OPERATOR_NAMESPACE, operator="elsewhere") == here
+
+
 async def test_a_record_in_a_file_is_judged_as_the_one_in_the_cluster_and_a_forged_one_is_not(
     site: Site, tmp_path: Path
 ) -> None:
@@ -137,8 +159,21 @@ async def test_what_cannot_be_explained_is_said_in_one_line(site: Site) -> None:
     code, told, complaint = await explain(site, "unknown")
     assert (code, told) == (2, "")
     assert complaint == (
+        "Error: no Preemption 'unknown' in any namespace; "
+        "those there are: kubectl get preemptions -A\n"
+    )
+    code, told, complaint = await explain(site, "unknown", "-n", OPERATOR_NAMESPACE)
+    assert (code, told) == (2, "")
+    assert complaint == (
         f"Error: no Preemption 'unknown' in namespace '{OPERATOR_NAMESPACE}'; "
         "those there are: kubectl get preemptions -A\n"
+    )
+    site.cluster.deny(ADMINISTRATOR, "list", "reprieve.dev", "preemptions")
+    code, told, complaint = await explain(site, "unknown")
+    assert (code, told) == (2, "")
+    assert complaint == (
+        f"Error: no Preemption 'unknown' in namespace '{OPERATOR_NAMESPACE}', and you may not "
+        "list those of other namespaces; accepted: -n NAMESPACE\n"
     )
 
     site.cluster.deny(ADMINISTRATOR, "get", "reprieve.dev", "preemptions")

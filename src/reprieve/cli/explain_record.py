@@ -27,8 +27,15 @@ def explain_record(name: str | None, options: Options) -> None:
     if options.filename is not None:
         record = record_of_file(options.filename, name)
     elif name:
-        where = options.namespace or options.operator_namespace
-        record = asyncio.run(record_of_cluster(name, where, options.kubeconfig, options.context))
+        record = asyncio.run(
+            record_of_cluster(
+                name,
+                options.namespace,
+                options.operator_namespace,
+                options.kubeconfig,
+                options.context,
+            )
+        )
     else:
         raise UsageError(
             "nothing is named; accepted: KIND/NAME such as pod/train-3, the name of a Preemption "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -23,7 +23,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.execution.records.read_parts import stored_whole
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.errors import NotFound
+from reprieve.kube.errors import Forbidden, NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.kube.transport import HttpWire, Transport
@@ -41,20 +41,49 @@ __all__ = [
     "whole_record",
 ]
 
+_LISTING: Final = "those there are: kubectl get preemptions -A"
+
 
 async def record_of_cluster(
-    name: str, namespace: str, kubeconfig: str | None, context: str | None
+    name: str,
+    namespace: str | None,
+    operator_namespace: str,
+    kubeconfig: str | None,
+    context: str | None,
 ) -> Preemption:
     """Return a record of a cluster, whole.
 
+    Without a namespace it is read in the operator's, then in whichever has one of that name: an
+    operator that a chart installed is often elsewhere than the caller's variables state.
+
     Raises:
-        UsageError: there is none of that name.
+        UsageError: there is none of that name, or several.
         ReprieveError: the cluster does not serve such records.
         ApiError: it cannot be read.
     """
     clock = SystemClock()
     connection = await load_connection(kubeconfig, context, clock)
     reader = Reader(Transport(HttpWire(connection), clock))
+    home = namespace or operator_namespace
+    try:
+        with contextlib.suppress(NotFound):
+            return await _read(reader, home, name)
+        if namespace is None:
+            home = await _namespace_of(reader, name, operator_namespace)
+            return await whole_record(reader, home, name)
+        raise UsageError(f"no Preemption {name!r} in namespace {home!r}; {_LISTING}")
+    finally:
+        await reader.transport.close()
+
+
+async def _read(reader: Reader, namespace: str, name: str) -> Preemption:
+    """Return a record of a namespace.
+
+    Raises:
+        NotFound: there is none of that name.
+        ReprieveError: the cluster does not serve such records.
+        ApiError: it cannot be read.
+    """
     try:
         return await whole_record(reader, namespace, name)
     except NotFound as missing:
@@ -62,12 +91,37 @@ async def record_of_cluster(
             raise ReprieveError(
                 "the cluster knows no Preemptions: Reprieve is not installed there"
             ) from None
+        raise
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: Metadata
+
+
+async def _namespace_of(reader: Reader, name: str, home: str) -> str:
+    """Return the namespace with a record of that name.
+
+    Raises:
+        UsageError: none or several have it, or the caller may not list them.
+        ApiError: they cannot be listed.
+    """
+    try:
+        page = await reader.list(
+            PREEMPTIONS, _Named, field_selector=f"metadata.name={name}", metadata_only=True
+        )
+    except Forbidden:
         raise UsageError(
-            f"no Preemption {name!r} in namespace {namespace!r}; "
-            "those there are: kubectl get preemptions -A"
+            f"no Preemption {name!r} in namespace {home!r}, and you may not list those of other "
+            "namespaces; accepted: -n NAMESPACE"
         ) from None
-    finally:
-        await reader.transport.close()
+    found = sorted(each.metadata.namespace for each in page.items)
+    if not found:
+        raise UsageError(f"no Preemption {name!r} in any namespace; {_LISTING}")
+    if len(found) > 1:
+        raise UsageError(
+            f"Preemption {name!r} is in namespaces {', '.join(found)}; accepted: one of them by -n"
+        )
+    return found[0]
 
 
 async def whole_record(reader: Reader, namespace: str, name: str) -> Preemption:
