@@ -15,7 +15,7 @@ from tests.virtual_time import LoopClock
 
 CONFIG = "gpuPreemption: {preemptionDelay: 60s}\n"
 # Polls are rare, so that none of them wakes who waits.
-RARELY = "gpuPreemption: {preemptionDelay: 60s, pollingInterval: 100s}\n"
+RARELY = {"GPU_PREEMPTION_POLLING_INTERVAL": "100s"}
 FLAGS = ("--controllers", "idle")
 DELAY = "reprieve.dev/preemption-delay"
 VICTIM, DEMAND = "Job/victim", "Job/demand"
@@ -34,12 +34,12 @@ NODE: Object = {
 
 
 async def waiting(
-    site: Site, demand: Object | None = None, config: str = CONFIG
+    site: Site, demand: Object | None = None, environment: dict[str, str] | None = None
 ) -> tuple[Nanos, LoopClock]:
     """The victim is idle, and the demand waits; return until when it has to."""
     await site.create(job("victim", container(gpu=4), enabled="true"))
     site.busy(DEMAND, 90)
-    await site.run(None, *FLAGS, config=config)
+    await site.run(environment, *FLAGS, config=CONFIG)
     await site.until_phase(VICTIM, "Idle")
     await LoopClock().sleep(MINUTE)
     await site.create(demand or job("demand", container(gpu=4), enabled="true"))

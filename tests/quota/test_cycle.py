@@ -33,6 +33,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.taking_back import preemptions_failed, undo_admission
+from reprieve.engine.quota.waiting.continuing import Continuation
 from reprieve.engine.quota.waiting.queues import Queues
 from tests.oracle import quota as oracle
 from tests.quota.cases import NOW, Scene, Size, plain, scene
@@ -129,7 +130,7 @@ def test_cycles_back_to_back_equal_as_many_cycles_on_a_rebuilt_state() -> None:
         case = scene(random, size=SIZE)
         fast = [summary(result) for result in cycles(*start(case), NOW, limit=30)]
         holdings, queues = start(case)
-        slow = []
+        slow, continuation = [], Continuation()
         for index in range(len(fast)):
             fresh = Holdings(case.configuration)
             for holder in holdings.holders.values():
@@ -139,6 +140,7 @@ def test_cycles_back_to_back_equal_as_many_cycles_on_a_rebuilt_state() -> None:
             holdings = fresh
             result = cycle(holdings, queues, NOW, index)
             slow.append(summary(result))
+            continuation.follows(result, holdings, queues)
             seen.update(entry.outcome for entry in result.entries)
         assert fast == slow, number
         seen["several cycles"] += len(fast) > 3

@@ -21,6 +21,7 @@ from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.waiting.queueing import QUIET, WAKING
 from reprieve.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from reprieve.kube.resource import NAMESPACES, Resource
+from reprieve.planes.quota.context import QuotaOptions
 from tests.quota_plane.pod_lives import ACTIVE
 from tests.quota_plane.site import (
     ADMISSION_CHECKS,
@@ -92,7 +93,13 @@ class Tenants:
 
     async def step(self) -> str:
         """Change one thing, and return what it was."""
-        steps: list[Callable[[], Awaitable[object]]] = [
+        chosen = self.chance.choice(self.steps())
+        with contextlib.suppress(NotFound, Conflict, Invalid):
+            await chosen()
+        return chosen.__name__
+
+    def steps(self) -> list[Callable[[], Awaitable[object]]]:
+        return [
             self.submit,
             self.submit,
             self.reclassify,
@@ -123,10 +130,6 @@ class Tenants:
             self.change_overhead,
             self.label_a_flavor,
         ]
-        chosen = self.chance.choice(steps)
-        with contextlib.suppress(NotFound, Conflict):
-            await chosen()
-        return chosen.__name__
 
     async def submit(self) -> None:
         self.jobs += 1
@@ -340,6 +343,20 @@ class Tenants:
         )
 
 
+async def play(
+    cluster: Site, tenants: Tenants, steps: int, options: QuotaOptions | None = None
+) -> None:
+    done: list[str] = []
+    for _ in range(steps):
+        done += [await tenants.step() for _ in range(tenants.chance.choice((1, 1, 2)))]
+        await asyncio.sleep(WITHIN_S)
+        before = await admitted(cluster)
+        await cluster.stop()
+        await cluster.start(options)
+        await asyncio.sleep(WITHIN_S)
+        assert await admitted(cluster) == before, done
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_plane_that_decides_about_everything_anew_finds_nothing_to_do(
@@ -356,13 +373,4 @@ async def test_a_plane_that_decides_about_everything_anew_finds_nothing_to_do(
     check = {"metadata": {"name": "check"}, "spec": {"controllerName": "example.com/check"}}
     async with site(tmp_path, *queues, nodes=[node("node-0", cpu=64)]) as cluster:
         await cluster.client.create(ADMISSION_CHECKS, check, dict)
-        tenants = Tenants(cluster, random.Random(seed))
-        done: list[str] = []
-        for _ in range(14):
-            done += [await tenants.step() for _ in range(tenants.chance.choice((1, 1, 2)))]
-            await asyncio.sleep(WITHIN_S)
-            before = await admitted(cluster)
-            await cluster.stop()
-            await cluster.start()
-            await asyncio.sleep(WITHIN_S)
-            assert await admitted(cluster) == before, done
+        await play(cluster, Tenants(cluster, random.Random(seed)), 14)

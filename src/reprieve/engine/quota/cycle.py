@@ -25,7 +25,7 @@ from itertools import chain
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.pace import UNHURRIED, Pace
-from reprieve.engine.quota.assigning.assignment import Assignment, Mode
+from reprieve.engine.quota.assigning.assignment import Assignment, Mode, begins
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import (
     CycleResult,
@@ -48,6 +48,7 @@ from reprieve.engine.quota.refused_heads import set_aside_refused
 from reprieve.engine.quota.room import Room, reserved_amounts
 from reprieve.engine.quota.second_pass import SecondPass
 from reprieve.engine.quota.tournament import classical_order, fair_order
+from reprieve.engine.quota.waiting.continuing import Continuation
 from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["cycle", "cycles"]
@@ -116,26 +117,14 @@ def cycles(
     refusals: Refusals | None = None,
     nominated: Nominated | None = None,
 ) -> Iterator[CycleResult]:
-    """Yield cycles back to back, at most `limit`, until they change nothing any more.
-
-    The scan of a head's flavors that continues in the next cycle is a change; one that begins again
-    where it began before is none.
-    """
-    seen: set[str] = set()
-    nominated, number = nominated or Nominated(), first
+    """Yield cycles back to back, at most `limit`, until they change nothing any more."""
+    continuation, nominated, number = Continuation(), nominated or Nominated(), first
     while number < first + limit:
         result = cycle(holdings, queues, now, number, ledger, proof, pace, refusals, nominated)
         number += result.count
         yield result
-        if result.fault is not None:
+        if result.fault is not None or not continuation.follows(result, holdings, queues):
             return
-        if result.progress:
-            seen.clear()
-            continue
-        scans = repr([(e.workload.key, e.scan and e.scan.bookmark) for e in result.entries])
-        if not result.scanned or scans in seen:
-            return
-        seen.add(scans)
 
 
 class _Cycle:
@@ -483,7 +472,8 @@ class _Cycle:
         if self.plans.keeps_its_turn(entry):
             entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
         before = self.queues.last_scan(entry.workload.key)
-        moved = self.queues.requeue(entry.workload.key, entry.requeue, entry.scan)
+        anew = entry.scan is not None and not entry.scan.pending and not begins(entry.resumed)
+        moved = self.queues.requeue(entry.workload.key, entry.requeue, entry.scan, anew=anew)
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)
         self.result.progress = self.result.progress or moved
         self.result.scanned = self.result.scanned or bookmarks[0] != bookmarks[1]

@@ -44,6 +44,7 @@ from reprieve.planes.idle.changes import Changes
 from reprieve.planes.idle.coexistence import HOMES, MANAGER_LEASE
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.due import Due
+from reprieve.planes.idle.evaluating.causes import EvaluationCauses
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
 from reprieve.planes.idle.evaluating.evaluator import Evaluator
 from reprieve.planes.idle.evaluating.lineages import RootLineages
@@ -166,6 +167,7 @@ class IdlePlane:
             holds_quota=lambda root: any(map(holds_quota, self._queued.workloads(root))),
         )
         context.governor.harm.observers.append(self.evaluator.ask)
+        self._causes = EvaluationCauses(self.watches, self.workloads, clock, self.evaluator.ask)
         self._tasks: asyncio.TaskGroup | None = None
         self.side = JointSide(
             context.joint,
@@ -266,6 +268,7 @@ class IdlePlane:
                 if self.watches.limits is not None:
                     await self.watches.limits.settled(self.context.clock)
                 self._changes.subscribe()
+                self._causes.follow(group)
                 await self._adopt()
                 await self._housekeeping.look_for_kaiwo()
                 await self._roots.expect(
@@ -294,6 +297,9 @@ class IdlePlane:
                     look_at_each(self._due.workloads, self._reconcile, self.context.clock)
                 )
                 group.create_task(self.evaluator.run())
+                group.create_task(
+                    persistent(self._causes.run, clock, log, "evaluating after changes")
+                )
                 group.create_task(persistent(self._poll_roots, clock, log, "reading owners"))
                 group.create_task(persistent(self._housekeeping.run, clock, log, "housekeeping"))
                 if not self.context.dry_run:

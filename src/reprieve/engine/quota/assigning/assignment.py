@@ -30,6 +30,7 @@ __all__ = [
     "NoFitReason",
     "PodSetAssignment",
     "PreemptionMode",
+    "begins",
     "is_preferred",
 ]
 
@@ -206,6 +207,11 @@ class Assignment:
     def has_pending_flavors(self) -> bool:
         """Whether some group has flavors that were not tried."""
         return any(c.tried != -1 for each in self.pod_sets for c in each.flavors.values())
+
+
+def begins(resumed: Bookmark | None) -> bool:
+    """Return whether a scan begins with the first flavor."""
+    return not resumed or all(tried == -1 for scans in resumed.values() for tried in scans.values())
 
 
 def is_preferred(a: Worth, b: Worth, fungibility: FlavorFungibility) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from reprieve.engine.quota.assigning.assignment import Assignment, Bookmark, Mode
+from reprieve.engine.quota.assigning.assignment import Assignment, Mode, begins
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.holdings.amounts import plus
 from reprieve.engine.quota.holdings.snapshot import Snapshot
@@ -60,7 +60,7 @@ class Fitting:
         if known is None or known.names != _names(entry.workload) or entry.workload.replaces:
             return None
         tree, column, queue = snapshot.tree, known.column, entry.queue
-        if column >= len(snapshot.usage) or not _begins(entry.resumed):
+        if column >= len(snapshot.usage) or not begins(entry.resumed):
             return None
         usage = snapshot.usage[column]
         if known.amounts[-1] > available(tree, column, usage, tree.path[queue]):
@@ -76,7 +76,7 @@ class Fitting:
         workload = entry.workload
         if found.mode is not Mode.FIT or len(found.usage) != 1 or workload.replaces:
             return
-        if any(each.group for each in workload.pod_sets) or not _begins(entry.resumed):
+        if any(each.group for each in workload.pod_sets) or not begins(entry.resumed):
             return
         groups = snapshot.configuration.cluster_queues[entry.cluster_queue].groups
         if any(len(group.flavors) != 1 for group in groups):
@@ -100,8 +100,3 @@ class Fitting:
 
 def _names(workload: Workload) -> tuple[str, ...]:
     return tuple([each.name for each in workload.pod_sets])
-
-
-def _begins(resumed: Bookmark | None) -> bool:
-    """Return whether a scan begins with the first flavor."""
-    return not resumed or all(tried == -1 for scans in resumed.values() for tried in scans.values())

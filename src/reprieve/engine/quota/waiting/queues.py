@@ -252,10 +252,13 @@ class Queues:
         for key in list(self._used):
             self.requeue(key, RequeueReason.FAILED_AFTER_NOMINATION)
 
-    def requeue(self, key: str, reason: RequeueReason, scan: LastScan | None = None) -> bool:
+    def requeue(
+        self, key: str, reason: RequeueReason, scan: LastScan | None = None, *, anew: bool = False
+    ) -> bool:
         """Give back a head that was not admitted; return whether it left the queue.
 
-        `scan` is where its search of flavors stopped.
+        `scan` is where its search of flavors stopped. `anew`: the search began behind the first
+        flavor, so that it is made once more from there before the head is set aside.
         """
         name = self._home.get(key)
         if name is None or key not in self._used:
@@ -280,7 +283,7 @@ class Queues:
             self._back_off(queue, workload)
             return True
         flushed = queue.flushed >= queue.popped
-        if goes_back(reason, scan, best_effort=best_effort, flushed=flushed):
+        if anew or goes_back(reason, scan, best_effort=best_effort, flushed=flushed):
             queue.add(*self._places.of(workload))
             return False
         queue.set_aside(*self._places.of(workload))

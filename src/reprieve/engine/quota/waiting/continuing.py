@@ -1,0 +1,39 @@
+"""Whether another cycle follows in a run of cycles.
+
+1. one that changed something is followed by another
+2. so is one in which the scan of a head's flavors stopped elsewhere; one that begins again where it
+   began before is not
+3. with fair sharing, who got quota has a larger share, so that its queue's work may be preempted by
+   what was set aside before: that is tried once more
+"""
+
+from __future__ import annotations
+
+from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.engine.quota.holdings.state import Holdings
+from reprieve.engine.quota.waiting.queues import Queues
+
+__all__ = ["Continuation"]
+
+
+class Continuation:
+    """Decides for one run; queues again what has to be tried once more."""
+
+    def __init__(self) -> None:
+        self._scans: set[str] = set()
+        self._grown: set[str] = set()
+
+    def follows(self, result: CycleResult, holdings: Holdings, queues: Queues) -> bool:
+        """Return whether another cycle follows this one."""
+        if holdings.configuration.settings.fair_sharing is not None:
+            self._grown |= {entry.cluster_queue for entry in result.of(Outcome.ADMITTED)}
+        if result.progress:
+            self._scans.clear()
+            return True
+        scans = repr([(e.workload.key, e.scan and e.scan.bookmark) for e in result.entries])
+        if result.scanned and scans not in self._scans:
+            self._scans.add(scans)
+            return True
+        grown, self._grown = self._grown, set()
+        queues.flush({name for each in grown for name in holdings.related(each) or [each]})
+        return bool(grown)
