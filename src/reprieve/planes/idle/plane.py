@@ -288,18 +288,11 @@ class IdlePlane:
                 )
                 clock = self.context.clock
                 group.create_task(persistent(scraper.run, clock, log, "polling metrics"))
-                group.create_task(look_at_each(self._due.pods, self._resolve, self.context.clock))
-                group.create_task(
-                    look_at_each(self._due.queued, self._resolve_queued, self.context.clock)
-                )
-                group.create_task(look_at_each(self._due.roots, self._follow, self.context.clock))
-                group.create_task(
-                    look_at_each(self._due.workloads, self._reconcile, self.context.clock)
-                )
+                group.create_task(look_at_each(self._due.pods, self._resolve, clock))
+                group.create_task(look_at_each(self._due.queued, self._resolve_queued, clock))
+                group.create_task(look_at_each(self._due.roots, self._follow, clock))
+                group.create_task(look_at_each(self._due.workloads, self._reconcile, clock))
                 group.create_task(self.evaluator.run())
-                group.create_task(
-                    persistent(self._causes.run, clock, log, "evaluating after changes")
-                )
                 group.create_task(persistent(self._poll_roots, clock, log, "reading owners"))
                 group.create_task(persistent(self._housekeeping.run, clock, log, "housekeeping"))
                 if not self.context.dry_run:
