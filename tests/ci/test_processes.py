@@ -17,7 +17,9 @@ _COMMAND: Final = "one command, which ends with its answer"
 ENDS_BY_ITSELF: Final = {
     "chart/test_helm_test.py": "a probe with a timeout of its own",
     "chart/test_installation.py": _COMMAND,
+    "cli/test_operator_namespace.py Installed": _COMMAND,
     "docs/shell.py Shell": _COMMAND,
+    "docs/test_commands_run.py ended": _COMMAND,
     "docs/test_troubleshooting.py": _COMMAND,
     "frontend/browser/test_reprieve_up.py Playground": _COMMAND,
     "frontend/picture.py _take": "the demo, which the command that takes the picture stops",

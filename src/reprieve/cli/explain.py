@@ -26,8 +26,9 @@ from reprieve.answers.preemptions.past import answer_of_past
 from reprieve.answers.sources import ClusterSource, SnapshotSource
 from reprieve.answers.unit import Unit
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.options.explain_options import NAMESPACE, Options, print_document
+from reprieve.cli.options.explain_options import Options, print_document
 from reprieve.cli.options.live_names import subjects
+from reprieve.cli.options.operator_option import OPERATOR_VARIABLE
 from reprieve.cli.sessions.reading import reading_client
 from reprieve.cli.texts.progress import Progress
 from reprieve.engine.plan import Plane
@@ -35,7 +36,6 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.operator.collector import relax_collector
-from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.units.errors import UsageError
 
 __all__ = ["explain"]
@@ -50,7 +50,7 @@ _DECIDING: Final = "deciding on a copy of the cluster"
 )
 @namespace_option(
     "Where it is; default: that of the kubeconfig's context. Of a preemption: "
-    f"${NAMESPACE}, else {DEFAULT_NAMESPACE}."
+    f"${OPERATOR_VARIABLE}, else the one that has it."
 )
 @click.option("--history", is_flag=True, help="List every displacement of this lineage.")
 @click.option("-o", "--output", "form", default="text", metavar="FORM", help="text, json or yaml.")

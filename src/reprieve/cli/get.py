@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -26,10 +25,10 @@ from reprieve.answers.quantities import duration
 from reprieve.answers.sources import ClusterSource, Reading
 from reprieve.api.reprieve import ObjectRef
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.options.operator_option import operator_namespace
 from reprieve.cli.sessions.reading import reading_client
 from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
-from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.units.errors import UsageError
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.watches import read_once
@@ -39,7 +38,6 @@ from reprieve.web.tables import Cell, Column, Kind, Page, Table, Viewer, seconds
 
 __all__ = ["Answer", "get", "printed"]
 
-_NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
 _FORMS: Final = ("text", "wide", "json", "yaml")
 _EVERYTHING: Final = Viewer(sees_all=True)
 _LOOPS: Final = "loops"
@@ -188,8 +186,7 @@ async def _found(what: str, asked: _Asked) -> Answer:
 async def _loops(client: Client, clock: Clock) -> tuple[Table, Sequence[str]]:
     """Return the loops that the operator's guard finds in the records, by its default settings."""
     reading = Reading(ClusterSource(client, clock))
-    operator_namespace = os.environ.get(_NAMESPACE, "").strip() or DEFAULT_NAMESPACE
-    known = await records(reading, operator_namespace)
+    known = await records(reading, operator_namespace())
     rows_shown: dict[str, tuple[Cell, ...]] = {}
     for loop in loops_of(known, clock.wall()):
         members = [_called(each) for each in loop.members]

@@ -14,9 +14,11 @@ from kubeworld.units.clock import SystemClock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.options.operator_option import operator_option
 from reprieve.cli.sessions.reading import reading_client
 from reprieve.engine.harm_budgets.sums import Amount, Key
 from reprieve.kube.credentials import load_connection
+from reprieve.kube.errors import Forbidden
 from reprieve.kube.resource import CONFIG_MAPS
 from reprieve.records.harm_sums import HARM_LABEL, part_rows
 from reprieve.records.harm_table import WINDOWS, as_csv, as_open_metrics, harm_rows
@@ -37,13 +39,7 @@ _FORMS: Final = ("csv", "json", "openmetrics")
     help="tenant,month or tenant,day or tenant,hour.",
 )
 @namespace_option("Work of this namespace alone.")
-@click.option(
-    "--operator-namespace",
-    default=DEFAULT_NAMESPACE,
-    metavar="NAME",
-    show_default=True,
-    help="Namespace of the operator.",
-)
+@operator_option("all, as far as the caller may list them")
 @click.option(
     "-o", "--output", "form", default="csv", metavar="FORM", help="csv, json, openmetrics."
 )
@@ -53,14 +49,14 @@ def ledger(
     since: str,
     by: str,
     namespace: str | None,
-    operator_namespace: str,
+    operator_namespace: str | None,
     form: str,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
     """Print who was displaced for whom, how often, and how many GPU-hours that cost.
 
-    Reads the ConfigMaps of the operator's namespace, which the caller has to be allowed to list.
+    Reads ConfigMaps of the operator, which the caller has to be allowed to list.
     """
     if form not in _FORMS:
         raise UsageError(f"-o: {form!r}; accepted: {', '.join(_FORMS)}")
@@ -81,15 +77,32 @@ def ledger(
 
 
 async def _sums(
-    namespace: str, kubeconfig: str | None, context: str | None
+    namespace: str | None, kubeconfig: str | None, context: str | None
 ) -> list[tuple[Key, Amount]]:
+    """Return the sums of a namespace, or of all that the caller may list."""
     clock = SystemClock()
     connection = await load_connection(kubeconfig, context, clock)
     client = reading_client(connection, clock)
+    selector = f"{HARM_LABEL}=sums"
     try:
-        found = await client.list(
-            CONFIG_MAPS, dict, namespace=namespace, label_selector=f"{HARM_LABEL}=sums"
-        )
+        try:
+            found = await client.list(
+                CONFIG_MAPS, dict, namespace=namespace or "", label_selector=selector
+            )
+        except Forbidden:
+            if namespace is not None:
+                raise
+            namespace = DEFAULT_NAMESPACE
+            found = await client.list(
+                CONFIG_MAPS, dict, namespace=namespace, label_selector=selector
+            )
     finally:
         await client.close()
+    if not found.items:
+        where = f"namespace {namespace}" if namespace else "any namespace"
+        click.echo(
+            f"no sums in {where}: no plan that displaced work is over, or the operator is "
+            "elsewhere (--operator-namespace)",
+            err=True,
+        )
     return [row for obj in found.items for row in part_rows(obj)[0].items()]

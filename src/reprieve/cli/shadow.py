@@ -8,11 +8,9 @@ be answered; one line states why.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
 import click
 import msgspec
@@ -29,6 +27,7 @@ from reprieve.answers.sources import ClusterSource, Reading
 from reprieve.api.core import Namespace
 from reprieve.api.reprieve import Preemption
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.options.operator_option import operator_namespace
 from reprieve.cli.sessions.reading import reading_client
 from reprieve.cli.texts.shadow_text import shadow_text
 from reprieve.engine.placement.filtering import PlacementScorer
@@ -38,7 +37,6 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import NAMESPACES
 from reprieve.planes.common.plugins import installed, load, load_scorers
-from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.shadow.budgets import delayed
 from reprieve.shadow.candidate import AS_RECORDED, Candidate, read_candidate
 from reprieve.shadow.comparison import compared
@@ -47,8 +45,6 @@ from reprieve.simulation.harm_budgets import namespace_labels
 from reprieve.units.errors import UsageError
 
 __all__ = ["shadow"]
-
-_NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
 
 
 @click.command()
@@ -133,7 +129,7 @@ async def _of_cluster(
     clock = SystemClock()
     connection = await load_connection(kubeconfig, context, clock)
     client = reading_client(connection, clock)
-    operator = os.environ.get(_NAMESPACE, "").strip() or DEFAULT_NAMESPACE
+    operator = operator_namespace()
     try:
         reading = Reading(ClusterSource(client, clock))
         records, unread = await records_of_reader(reading, operator, namespace)

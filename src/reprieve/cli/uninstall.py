@@ -8,27 +8,23 @@ import click
 
 from kubeworld.units.clock import SystemClock
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
-from reprieve.execution.writes.uninstalling import Uninstalling
-from reprieve.kube.client import connect
+from reprieve.cli.options.operator_option import operator_option
+from reprieve.execution.writes.uninstalling import Uninstalling, operator_namespaces
+from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
+from reprieve.units.errors import UsageError
 
 __all__ = ["uninstall"]
 
 
 @click.command()
-@click.option(
-    "--operator-namespace",
-    default=DEFAULT_NAMESPACE,
-    metavar="NAME",
-    show_default=True,
-    help="Namespace of the operator.",
-)
+@operator_option("the one in which its Deployment is")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 @kubeconfig_option
 @context_option
 def uninstall(
-    operator_namespace: str, dry_run: bool, kubeconfig: str | None, context: str | None
+    operator_namespace: str | None, dry_run: bool, kubeconfig: str | None, context: str | None
 ) -> None:
     """Stop the operator and leave nothing behind that hangs or fails closed.
 
@@ -42,11 +38,32 @@ def uninstall(
 
 
 async def _uninstall(
-    namespace: str, dry_run: bool, kubeconfig: str | None, context: str | None
+    namespace: str | None, dry_run: bool, kubeconfig: str | None, context: str | None
 ) -> None:
     clock = SystemClock()
     client = connect(await load_connection(kubeconfig, context, clock), clock)
     try:
+        namespace = namespace or await _found(client)
         await Uninstalling(client, clock, namespace, click.echo, dry_run=dry_run).run()
     finally:
         await client.close()
+
+
+async def _found(client: Client) -> str:
+    """Return the namespace in which the operator is installed, the default if it is in none.
+
+    Raises:
+        UsageError: it is in several.
+    """
+    found = await operator_namespaces(client)
+    if len(found) > 1:
+        raise UsageError(
+            f"operators are installed in namespaces {', '.join(found)}; "
+            "accepted: one of them by --operator-namespace"
+        )
+    if found:
+        return found[0]
+    click.echo(
+        f"no Deployment of the operator; its lease is sought in {DEFAULT_NAMESPACE}", err=True
+    )
+    return DEFAULT_NAMESPACE

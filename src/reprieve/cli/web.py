@@ -21,6 +21,7 @@ import click
 from kubeworld.units.clock import Clock, SystemClock
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
 from reprieve.cli.options.keeping import keeping_options, kept_history
+from reprieve.cli.options.operator_option import operator_option
 from reprieve.cli.options.own_audience import api_audience
 from reprieve.kube.credentials import Connection, load_connection
 from reprieve.kube.reader import Reader
@@ -125,13 +126,7 @@ class _Options:
     metavar="NAMESPACE",
     help="Where to read what may not be read in all namespaces; repeatable.",
 )
-@click.option(
-    "--operator-namespace",
-    default=DEFAULT_NAMESPACE,
-    show_default=True,
-    metavar="NAMESPACE",
-    help="Where the operator keeps the key to the numbers of others' work.",
-)
+@operator_option(f"{DEFAULT_NAMESPACE}; it has the key to the numbers of others' work")
 @keeping_options
 @click.option(
     "--insecure-no-auth",
@@ -151,7 +146,7 @@ def web(
     proxies: tuple[str, ...],
     cluster_name: str,
     namespaces: tuple[str, ...],
-    operator_namespace: str,
+    operator_namespace: str | None,
     folder: Path | None,
     sample_every: int,
     open_to_all: bool,
@@ -178,7 +173,7 @@ def web(
         cluster_name,
         namespaces,
         open_to_all,
-        operator_namespace,
+        operator_namespace or DEFAULT_NAMESPACE,
     )
     asyncio.run(_serve(options, kept_history(folder, sample_every)))
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import click
 import msgspec
 import yaml
 
 from reprieve.answers.document import Answer
-from reprieve.settings.start_up import DEFAULT_NAMESPACE
+from reprieve.cli.options.operator_option import operator_namespace
 
-__all__ = ["NAMESPACE", "Options", "print_document"]
-
-#: The variable that names where records are.
-NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
+__all__ = ["Options", "print_document"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +34,7 @@ class Options:
     @property
     def operator_namespace(self) -> str:
         """Where records are, but for `--namespace`."""
-        return os.environ.get(NAMESPACE, "").strip() or DEFAULT_NAMESPACE
+        return operator_namespace()
 
 
 def print_document(found: Answer, form: str) -> None:

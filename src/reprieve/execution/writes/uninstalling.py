@@ -30,7 +30,14 @@ from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS, Resource
 from reprieve.units.errors import ClusterError
 
-__all__ = ["CONFIGURATIONS", "DEPLOYMENTS", "MANAGED", "PART_OF", "Uninstalling"]
+__all__ = [
+    "CONFIGURATIONS",
+    "DEPLOYMENTS",
+    "MANAGED",
+    "PART_OF",
+    "Uninstalling",
+    "operator_namespaces",
+]
 
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 #: The finalizer and the label of pods that are queued by themselves.
@@ -93,11 +100,7 @@ class Uninstalling:
 
     async def _stop_operator(self) -> None:
         """Scale the operator's Deployments to zero, and wait for the end of their pods."""
-        selector = f"{PART_OF}=reprieve"
-        found = await self._client.list(
-            DEPLOYMENTS, dict, namespace=self._namespace, label_selector=selector
-        )
-        running = [each for each in found.items if _runs_operator(each)]
+        running = await _operators(self._client, self._namespace)
         for deployment in running:
             name = deployment["metadata"]["name"]
             if deployment["spec"].get("replicas", 1):
@@ -214,6 +217,22 @@ class Uninstalling:
             )
         except NotFound:
             return  # it was deleted meanwhile
+
+
+async def operator_namespaces(client: Client) -> list[str]:
+    """Return the namespaces with a Deployment of the operator, in order.
+
+    Raises:
+        ApiError: they may not be listed in all namespaces, or cannot be.
+    """
+    return sorted({each["metadata"]["namespace"] for each in await _operators(client, "")})
+
+
+async def _operators(client: Client, namespace: str) -> list[Json]:
+    """Return the operator's Deployments of a namespace, of all if it is empty."""
+    selector = f"{PART_OF}=reprieve"
+    found = await client.list(DEPLOYMENTS, dict, namespace=namespace, label_selector=selector)
+    return [each for each in found.items if _runs_operator(each)]
 
 
 def _runs_operator(deployment: Json) -> bool:

@@ -1,0 +1,139 @@
+"""Commands find the operator wherever a chart installed it, and never take another one for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubelocal.cluster import EmbeddedCluster
+from kubelocal.server.rights.identity import ADMINISTRATOR
+from kubeworld.units.clock import SystemClock
+from kubeworld.units.durations import HOUR
+from kubeworld.units.instants import Nanos
+from reprieve.engine.harm_budgets.budget import HarmSide
+from reprieve.engine.harm_budgets.sums import Amount, Key
+from reprieve.execution.writes.uninstalling import DEPLOYMENTS, PART_OF
+from reprieve.kube.client import Client, connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.resource import CONFIG_MAPS, NAMESPACES
+from reprieve.records.harm_sums import HARM_LABEL, part_data
+
+VARIABLE = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
+
+
+@dataclass
+class Installed:
+    """A cluster in whose namespaces operators are installed."""
+
+    cluster: EmbeddedCluster
+    client: Client
+    kubeconfig: Path
+
+    async def install(self, namespace: str) -> None:
+        """Create the namespace with an operator's Deployment of no replicas."""
+        await self.client.create(NAMESPACES, {"metadata": {"name": namespace}}, dict)
+        container = {"name": "c", "image": "registry.example/reprieve:1", "args": ["run"]}
+        labels = {"app": "reprieve"}
+        deployment = {
+            "metadata": {
+                "name": "reprieve",
+                "namespace": namespace,
+                "labels": {PART_OF: "reprieve"},
+            },
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        }
+        await self.client.create(DEPLOYMENTS, deployment, dict)
+
+    async def asked(self, *words: str, variable: str | None = None) -> tuple[int, str, str]:
+        """Return exit code, output and complaint of a command of Reprieve."""
+        environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "reprieve",
+            *words,
+            env={
+                **environment,
+                "KUBECONFIG": str(self.kubeconfig),
+                **({VARIABLE: variable} if variable else {}),
+            },
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said, complaint = await process.communicate()
+        return process.returncode or 0, said.decode(), complaint.decode()
+
+
+@pytest.fixture
+async def installed(tmp_path: Path) -> AsyncIterator[Installed]:
+    async with EmbeddedCluster() as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        clock = SystemClock()
+        client = connect(await load_connection(str(tmp_path / "kubeconfig")), clock)
+        yield Installed(cluster, client, tmp_path / "kubeconfig")
+        await client.close()
+
+
+SCALED = "deployment {}/reprieve would be scaled to 0"
+
+
+async def test_uninstall_stops_the_operator_where_it_is_and_chooses_none_of_two(
+    installed: Installed,
+) -> None:
+    code, said, complaint = await installed.asked("uninstall", "--dry-run")
+    assert (code, said) == (0, "")
+    assert complaint == "no Deployment of the operator; its lease is sought in kaiwo-system\n"
+    await installed.install("reprieve")
+    code, said, complaint = await installed.asked("uninstall", "--dry-run")
+    assert (code, said.splitlines()[0], complaint) == (0, SCALED.format("reprieve"), "")
+    await installed.install("other")
+    code, said, complaint = await installed.asked("uninstall", "--dry-run")
+    assert (code, said) == (2, "")
+    assert complaint == (
+        "Error: operators are installed in namespaces other, reprieve; "
+        "accepted: one of them by --operator-namespace\n"
+    )
+    for named in (
+        await installed.asked("uninstall", "--dry-run", "--operator-namespace", "other"),
+        await installed.asked("uninstall", "--dry-run", variable="other"),
+    ):
+        assert (named[0], named[1].splitlines()[0]) == (0, SCALED.format("other"))
+
+
+def sums(namespace: str) -> dict[str, Any]:
+    """Return one displacement of `batch` for `urgent`, as the operator stores it."""
+    key = Key(490_000, HarmSide("batch", "", 0, ""), HarmSide("urgent", "", 1, ""), "idle", "idle")
+    last = Nanos(490_000 * HOUR)
+    stored = part_data([(key, Amount(1, 7200, last, 0, 0))], [])
+    labels = {HARM_LABEL: "sums"}
+    return {"metadata": {"name": "sums", "namespace": namespace, "labels": labels}} | {
+        "binaryData": stored
+    }
+
+
+async def test_the_ledger_is_read_where_the_operator_keeps_it(installed: Installed) -> None:
+    asked = ("ledger", "--since", "2025-01-01")
+    code, said, complaint = await installed.asked(*asked)
+    assert (code, said.count("\n")) == (0, 1)
+    assert complaint.startswith("no sums in any namespace: ")
+    await installed.install("reprieve")
+    await installed.client.create(CONFIG_MAPS, sums("reprieve"), dict)
+    code, said, complaint = await installed.asked(*asked)
+    assert (code, complaint) == (0, "")
+    assert said.splitlines()[1].startswith("2025-11,batch,urgent,idle,idle,1,2.00,")
+    code, _, complaint = await installed.asked(*asked, variable="elsewhere")
+    assert code == 0 and complaint.startswith("no sums in namespace elsewhere: ")
+    installed.cluster.deny(ADMINISTRATOR, "list", "", "configmaps")
+    code, said, complaint = await installed.asked(*asked)
+    assert (code, said, complaint.count("\n")) == (1, "", 1)
