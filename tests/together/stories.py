@@ -127,6 +127,19 @@ STORIES: Final = {
         {"small", "bob"},
         idle=2,
     ),
+    "a small idle job and busy work for a gang that has room for one of its pods": Story(
+        (8, 4),
+        _OF_A,
+        (
+            job("ann", "b", gpus=1, priority="high", nodeSelector={_HOST: "n0"}),
+            job("large", "b", priority="high", nodeSelector={_HOST: "n1"}),
+            job("stays", "b", priority="high", nodeSelector={_HOST: "n0"}),
+            deployment("bob", "b", gpus=1),
+        ),
+        gang("wanted", "a", gpus=2, priority="high"),
+        {"ann", "bob"},
+        idle=2,
+    ),
     "a small idle job and busy work where busy work alone is more": Story(
         (8,),
         _OF_A,

@@ -71,7 +71,7 @@ def short_demands(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Worklo
 
 @dataclass(frozen=True, slots=True)
 class Costly:
-    """A demand for which idle work is evicted that holds far more than the demand requests.
+    """A demand for which idle work is evicted that holds far more than the demand lacks.
 
     `most`: so many devices or more together with work of lower priority are no better.
     """
@@ -82,7 +82,7 @@ class Costly:
 
 
 def costly_demands(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Costly]:
-    """Return the demands whose plan evicts more than one and a half times what they request."""
+    """Return the demands whose plan evicts more than one and a half times what they lack."""
     rows = {each.root.uid: each for each in snapshot.workloads}
     demands = {each.ref: each for each in snapshot.workloads}
     found = []
@@ -94,10 +94,31 @@ def costly_demands(snapshot: IdleSnapshot, evaluation: Evaluation) -> list[Costl
             continue
         victims = tuple(rows[each.root.uid] for each in plan.victims if each.root.uid in rows)
         devices = sum(sum(each.gpus.values()) for each in victims)
-        asked = sum(sum(pod.gpus.values()) for pod in pending_pods(demand))
-        if 2 * devices > 3 * asked:
+        if 2 * devices > 3 * _lacking(snapshot, demand):
             found.append(Costly(demand, victims, -(-2 * devices // 3)))
     return sorted(found, key=lambda each: demand_order(each.demand))
+
+
+def _lacking(snapshot: IdleSnapshot, demand: Workload) -> int:
+    """Return how many devices at least have to be freed for a demand, whichever work holds them.
+
+    Each node lacks for one more of the smallest pods what it has free beside whole ones. All that
+    the demand requests counts where that is not known: for several kinds of devices, or where there
+    is capacity for all of its pods, which it must not use then.
+    """
+    pods = [pod.gpus for pod in pending_pods(demand)]
+    asked = sum(sum(gpus.values()) for gpus in pods)
+    names = {name for gpus in pods for name, amount in gpus.items() if amount}
+    size = min((sum(gpus.values()) for gpus in pods), default=0)
+    if len(names) != 1 or size <= 0:
+        return asked
+    (name,) = names
+    free = [max(0, node.free.get(name, 0)) for node in snapshot.nodes]
+    more = len(pods) - sum(each // size for each in free)
+    if more <= 0:
+        return asked
+    lacking = sorted(size - each % size for each in free)[:more]
+    return sum(lacking) + size * (more - len(lacking))
 
 
 @dataclass(frozen=True, slots=True)
