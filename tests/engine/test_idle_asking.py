@@ -30,9 +30,8 @@ def test_a_demand_is_costly_where_more_than_one_and_a_half_times_goes_of_what_it
     waiting = [pod(f"w-{n}", "Pending", gpus={GPU: size}, node=None) for n in range(pods)]
     demand = workload("w", Phase.PENDING_GPU, pods=waiting)
     idle = workload("idle", gpus=held, pods=[pod("idle-0", gpus={GPU: held}, node="n0")])
-    nodes = (NodeRow("n0", {GPU: 0}), NodeRow("n1", {GPU: free}))
-    if pods == 1:
-        nodes = (NodeRow("n0", {GPU: free}),)
+    both = (NodeRow("n0", {GPU: 0}), NodeRow("n1", {GPU: free}))
+    nodes = both if pods > 1 else (NodeRow("n0", {GPU: free}),)
     snapshot = IdleSnapshot(1, (demand, idle), nodes)
     found = costly_demands(snapshot, evaluate(snapshot, Policy(fit=Fit.NODE), NOW))
     assert [each.most for each in found] == ([] if most is None else [most])
