@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -193,9 +192,9 @@ def test_a_rack_loses_victims_of_the_rules_and_pods_in_no_queue_that_it_needs_go
         said = (number, nodes, held, pods, gpus, quota, known, first)
         assert first.outcome is Outcome.PREEMPTING and first.proven and racks.evicted, said
         second = racks.decide()
-        assert second.outcome is Outcome.ADMITTED and second.made == first.made, said
+        assert second.outcome is Outcome.ADMITTED and second.made_pods == first.made_pods, said
         assert len({nodes[name][0] for name in places(second)}) == 1, said
-        others = _named(racks.held, second)
+        others = {uid.removeprefix("pod-") for uid in second.made_pods}
         assert max(each.may_go for each in racks.held if each.name in others) == known[0], said
         gone = {*racks.evicted, *others}
         staying = [each for each in held if each.name not in gone]
@@ -222,7 +221,7 @@ def test_the_pods_of_the_first_plan_leave_though_others_would_do_by_then() -> No
     racks = Racks(nodes, [Held(f"p{n}", *row) for n, row in enumerate(rows)], 3, 2)
     first, second = racks.decide(), racks.decide()
     assert (first.outcome, second.outcome) == (Outcome.PREEMPTING, Outcome.ADMITTED)
-    assert second.made == first.made
+    assert second.made_pods == first.made_pods
 
 
 def test_with_the_rules_of_kueue_pods_in_no_queue_keep_their_rack() -> None:
@@ -230,14 +229,3 @@ def test_with_the_rules_of_kueue_pods_in_no_queue_keep_their_rack() -> None:
     nodes = {"r0-0": ("r0", 8), "r0-1": ("r0", 8)}
     assert Racks(nodes, held, 2, 8).decide().outcome is Outcome.PREEMPTING
     assert Racks(nodes, held, 2, 8, best=False).decide().outcome is Outcome.NO_FIT
-
-
-def _named(held: Sequence[Held], entry: Entry) -> set[str]:
-    """Return the pods that an entry's places need gone, of equal ones those that are idle."""
-    left = sorted((e for e in held if e.may_go in (1, 2)), key=lambda each: each.may_go)
-    found = []
-    for use in entry.made:
-        (one, *_) = [e for e in left if (e.node, e.gpus) == (use.node, use.requests[GPU])]
-        left.remove(one)
-        found.append(one)
-    return {each.name for each in found}

@@ -21,6 +21,7 @@ from reprieve.engine.quota.targets.candidates import Target
 from reprieve.engine.quota.targets.protection import Spared
 from reprieve.engine.topology.model import TopologyAssignment
 from reprieve.engine.topology.places import NodeUse, Placed
+from reprieve.units.ids import Uid
 
 __all__ = [
     "OF_HOLDERS",
@@ -104,8 +105,9 @@ class Entry:
     stand in their place; `gap`: per cent by which these exceed the least possible at most, None:
     not known. `as_found`: nodes would not have taken it with the others. `planned`: the places that
     earlier victims were chosen for, `plan_number` is larger for younger plans. `made`: what other
-    planes evict before its pods have their places, `planned_made` what they were to evict beside
-    earlier victims. `failure` is what deciding about it raised.
+    planes evict before its pods have their places, `made_pods` the uids of these pods, and
+    `planned_made` those of the ones that were to leave beside earlier victims. `failure` is what
+    deciding about it raised.
     """
 
     workload: Workload
@@ -138,7 +140,8 @@ class Entry:
     planned: Mapping[str, TopologyAssignment] = field(default_factory=dict)
     plan_number: int = 0
     made: tuple[NodeUse, ...] = ()
-    planned_made: tuple[NodeUse, ...] = ()
+    made_pods: tuple[Uid, ...] = ()
+    planned_made: tuple[Uid, ...] = ()
     failure: Exception | None = None
 
     @property

@@ -117,8 +117,8 @@ def places_made(
     workload: Workload,
     queue: int,
     may_go: MayGo,
-    planned: frozenset[str] = frozenset(),
-    first: Leaver | None = None,
+    planned: frozenset[str],
+    first: Leaver | None,
 ) -> Leaver | None:
     """Return the victims that give the workload places; None where that does not help.
 

@@ -80,7 +80,7 @@ class PlannedPlaces:
         if entry.issued and self._best and entry.placed:
             key, places = entry.workload.key, places_planned(assignment)
             others = [(other, placed) for other, placed in self._reserved if other != key]
-            self._queues.plans.note(key, places, others, entry.made)
+            self._queues.plans.note(key, places, others, entry.made_pods)
 
     def awaited(self, entry: Entry) -> Assignment | None:
         """Return the planned assignment that an entry waits for, though it fits elsewhere.

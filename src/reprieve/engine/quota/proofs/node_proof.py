@@ -214,9 +214,9 @@ class NodeProof:
         if not (self._moves and self._scheduler_preempts):
             return ()
         known, workload = list(holders), entry.workload
-        decided = self._beside.get(workload.key) if entry.planned else None
-        if decided is not None:
-            return decided.uses  # its pods have their nodes here already
+        if entry.planned and workload.key in self._beside:
+            entry.made_pods = tuple(self._beside[workload.key].pods)
+            return self._beside[workload.key].uses  # its pods have their nodes here already
         self._ready(known, flavors)
         placing = self._uses.slots_of(self._uids_of(placing_keys(known)))
         slots = np.setdiff1d(self._may_go_for(workload), placing)
@@ -239,16 +239,17 @@ class NodeProof:
 
         every = self._uses.of(self._uses.uids(slots))
         idle = self._uses.of(self._uses.uids(np.intersect1d(slots, self._idle_for(workload))))
-        asked = snapshot, workload, entry.queue, MayGo(every, idle, leaving, fits)
         planned = nodes_planned(entry.planned, snapshot.places)
-        still = self._uses.named_by(entry.planned_made, slots)
+        asked = snapshot, workload, entry.queue, MayGo(every, idle, leaving, fits), planned
+        still = self._uses.uids(np.intersect1d(slots, self._uses.slots_of(entry.planned_made)))
         first = Leaver(2, 0, self._uses.of(still), still) if still else None
-        made = places_made(*asked, planned, first)
+        made = places_made(*asked, first)
         if made is None and by_rules is not None:
-            made = places_of_both(*asked, by_rules, planned)
-            if made is not None:
-                self._beside[workload.key] = made
-        return () if made is None else made.uses
+            made = places_of_both(*asked, by_rules)
+        if made is None:
+            return ()
+        self._beside[workload.key], entry.made_pods = made, tuple(made.pods)
+        return made.uses
 
     @contextmanager
     def _without(self, targets: Collection[Target]) -> Iterator[None]:
@@ -412,8 +413,7 @@ class NodeProof:
         self._made = made = PodsWanted(simulation, self._templates)
         known = sorted(holders, key=lambda holder: holder.key)
         evicted = self._uses.slots_of(self._uids_of(e.key for e in known if e.evicted))
-        deleting = np.flatnonzero(nodes.pod_flags & Flag.DELETING)
-        leaving = np.union1d(evicted, deleting).astype(np.int64)
+        leaving = np.union1d(evicted, np.flatnonzero(nodes.pod_flags & Flag.DELETING))
         simulation.remove(leaving[simulation.present[leaving]])
         staying = {holder.key: holder for holder in known if not holder.evicted}
         gated = self._gated(staying)

@@ -40,17 +40,6 @@ class PodUses:
         found = self.slots_of(pods).tolist()
         return tuple(self._use(slot) for slot in found if nodes.pod_node[slot] >= 0)
 
-    def named_by(self, uses: Collection[NodeUse], slots: I64) -> list[Uid]:
-        """Return for each use one of these pods with exactly that use, in order of their slots."""
-        left = {uid: self.of((uid,)) for uid in self.uids(slots)} if uses else {}
-        found = set()
-        for use in uses:
-            uid = next((each for each, own in left.items() if own == (use,)), None)
-            if uid is not None:
-                found.add(uid)
-                del left[uid]
-        return self.uids(self.slots_of(found))
-
     def ending(self) -> Collection[Uid]:
         """Return the pods that end already."""
         return self.uids(np.flatnonzero(self._nodes.pod_flags & Flag.DELETING))

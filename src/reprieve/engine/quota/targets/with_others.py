@@ -51,8 +51,8 @@ def places_of_both(
     workload: Workload,
     queue: int,
     may_go: MayGo,
+    planned: frozenset[str],
     by_rules: ByRules,
-    planned: frozenset[str] = frozenset(),
 ) -> Leaver | None:
     """Return the pods that leave a domain beside victims by the rules; None without a domain.
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from reprieve.engine.topology.model import TopologyAssignment
-from reprieve.engine.topology.places import NodeUse, Placed
+from reprieve.engine.topology.places import Placed
+from reprieve.units.ids import Uid
 
 __all__ = ["Plans", "Reserved"]
 
@@ -25,7 +26,7 @@ class _Plan:
     number: int
     places: _Places
     reserved: Reserved = ()
-    made: tuple[NodeUse, ...] = ()
+    made: tuple[Uid, ...] = ()
 
 
 _NONE = _Plan(0, {})
@@ -45,12 +46,12 @@ class Plans:
         key: str,
         places: _Places,
         reserved: Reserved = (),
-        made: tuple[NodeUse, ...] = (),
+        made: tuple[Uid, ...] = (),
     ) -> None:
         """Record the places that a workload's victims were chosen for, by pod set.
 
-        `reserved`: what others kept for themselves, so that these victims were chosen. `made`: the
-        pods that other planes evict there once these victims have ended.
+        `reserved`: what others kept for themselves, so that these victims were chosen. `made`: uids
+        of the pods that other planes evict there once these victims have ended.
         """
         oldest = max((plan.number for plan in self._known.values()), default=0)
         known = self._known.get(key, _Plan(oldest + 1, places))
@@ -64,7 +65,7 @@ class Plans:
         """Return what others kept for themselves when its victims were chosen."""
         return self._known.get(key, _NONE).reserved
 
-    def made(self, key: str) -> tuple[NodeUse, ...]:
+    def made(self, key: str) -> tuple[Uid, ...]:
         """Return the pods that other planes evict once its victims have ended."""
         return self._known.get(key, _NONE).made
 
