@@ -202,7 +202,7 @@ def test_a_rack_loses_victims_of_the_rules_and_pods_in_no_queue_that_it_needs_go
         for back in [each for each in held if each.name in gone]:
             assert not starts(nodes, [*staying, back], pods, gpus, quota), (back, *said)
         devices = sum(each.gpus for each in held if each.name in gone)
-        assert short or devices <= 2 * known[1], said
+        assert short or devices <= 3 * known[1], said
         least += devices == known[1]
     assert seen >= stories, "too few of the drawn racks need both"
     print(f"{least} of {seen}")

@@ -13,6 +13,7 @@ from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.quota.model import Policy, Preemption
 from reprieve.engine.quota.waiting.queues import Queues
 from reprieve.engine.topology.model import HOSTNAME, Layer
+from reprieve.wording.blockers import place_holders_text
 from reprieve.wording.diagnosis import general_step, sentence
 from tests.engine.topology.build import BLOCK, RACK
 from tests.quota.test_topologies import NOW, World
@@ -55,6 +56,7 @@ def test_the_best_domain_is_named_with_who_has_it_and_a_wider_level_with_room() 
         "who stays: 1 of no lower priority"
     )
     assert [each.holder.name for each in found.blockers] == ["small"]
+    assert place_holders_text(found) == "Workload ns/small 10 nvidia.com/gpu, of no lower priority"
     assert general_step(found) == (
         f"Require {BLOCK}, which has capacity now, use a priority above 0, or wait until some of "
         "it ends."

@@ -28,6 +28,7 @@ from reprieve.answers.unit import Unit, name_of
 from reprieve.engine.plan import Plane
 from reprieve.units.references import Reference
 from reprieve.whatif.questions.asked import described, requests_of_spec
+from reprieve.wording.blockers import place_holders_text
 from reprieve.wording.estimates import estimate_text
 
 __all__ = ["MOST_TIMES", "evidence_of"]
@@ -119,6 +120,8 @@ def _blockers_text(found: Findings) -> str:
     decided = found.decided
     if decided is None or decided.diagnosis is None or not decided.diagnosis.blockers:
         return ""
+    if places := place_holders_text(decided.diagnosis):
+        return places
     blockers = decided.diagnosis.blockers
     if len(blockers) <= _MOST_BLOCKERS:
         named = (f"{_holder(each.holder)} {amounts(each.amounts)}".rstrip() for each in blockers)

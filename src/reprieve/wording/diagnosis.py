@@ -42,6 +42,7 @@ __all__ = [
     "general_step",
     "next_step",
     "reasons_markdown",
+    "rule_text",
     "sentence",
     "waiting_event",
     "words",
@@ -465,10 +466,15 @@ def _names(text: str) -> Iterable[str]:
     return (name for _, name, _, _ in Formatter().parse(text) if name)
 
 
+def rule_text(rule: str) -> str:
+    """Return by what a holder stays: `of no lower priority`."""
+    return _STAYS.get(rule, rule)
+
+
 def _who_stays(refused: Mapping[str, int]) -> str:
     """Return how many stay by each rule: `who stays: 2 of no lower priority, 1 too small`."""
     order = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{number} {_STAYS.get(rule, rule)}" for rule, number in order[:_MOST_COUNTS])
+    shown = ", ".join(f"{number} {rule_text(rule)}" for rule, number in order[:_MOST_COUNTS])
     return f"who stays: {shown}"
 
 

@@ -28,6 +28,7 @@ from reprieve.engine.diagnosis.reasons import Reason, Trait, with_trait
 from reprieve.engine.lost_work import is_device
 from reprieve.whatif.questions.answer import Answer, Borrowed, Displaced, Fragile, Outcome, Verdict
 from reprieve.whatif.snapshots.snapshot import Snapshot
+from reprieve.wording.blockers import place_holders_text
 from reprieve.wording.changes import fix_text
 from reprieve.wording.diagnosis import OPT_IN, general_step
 from reprieve.wording.displacements import rule_text
@@ -154,6 +155,8 @@ def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
     if outcome.message:
         yield from _reported(f"{outcome.reason}: {outcome.message}", form, "    ")
     if outcome.diagnosis is not None:
+        if holders := place_holders_text(outcome.diagnosis):
+            yield from _reported(holders, form, "    held by: ")
         for place, step in enumerate(_next_steps(outcome, outcome.diagnosis)):
             untried = "" if outcome.diagnosis.fixes else ", not tried"
             yield from _reported(step, form, "    or: " if place else f"    next{untried}: ")

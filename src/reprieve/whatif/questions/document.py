@@ -15,7 +15,7 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
 from kubeworld.units.quantities import quantity_text
 from reprieve.engine.diagnosis.estimates import Estimate
-from reprieve.engine.diagnosis.model import Fix
+from reprieve.engine.diagnosis.model import Blocker, Fix
 from reprieve.whatif.questions.answer import Answer, Displaced, Fragile, Outcome, Verdict
 from reprieve.whatif.questions.idle_reason import IdleReason
 from reprieve.wording.changes import Written, fix_text
@@ -122,6 +122,16 @@ class IdleDocument(_Struct, frozen=True):
     message: str
 
 
+class HolderDocument(_Struct, frozen=True):
+    """Who holds what it lacks: quantities by resource, and the rule by which it stays."""
+
+    kind: str
+    namespace: str
+    name: str
+    amounts: dict[str, str]
+    rule: str
+
+
 class OutcomeDocument(_Struct, frozen=True):
     """What becomes of one thing submitted; the verdict is null where no plane decides about it.
 
@@ -131,7 +141,8 @@ class OutcomeDocument(_Struct, frozen=True):
     `podsAsked`: of a job that is admitted with fewer pods than it requests; else null.
     `podsOnEmptyCluster` would start where no other work's work is; null but for what never fits.
     `estimate`: of what waits, and of what starts once others have been preempted;
-    `idle`: of what waits where the idle plane decides, too.
+    `idle`: of what waits where the idle plane decides, too. `holders`: who holds what it lacks;
+    where that is places, who has them in the best domain.
     """
 
     kind: str
@@ -155,6 +166,7 @@ class OutcomeDocument(_Struct, frozen=True):
     pods_on_empty_cluster: int | None
     estimate: EstimateDocument | None
     idle: IdleDocument | None
+    holders: list[HolderDocument]
 
 
 class FragileDocument(_Struct, frozen=True):
@@ -291,7 +303,13 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
         outcome.pods_on_empty_cluster,
         estimate_document(outcome.estimate),
         idle_document(outcome.idle),
+        [_holder(each) for each in outcome.diagnosis.blockers] if outcome.diagnosis else [],
     )
+
+
+def _holder(blocker: Blocker) -> HolderDocument:
+    holder, held = blocker.holder, _quantities(blocker.amounts)
+    return HolderDocument(holder.kind, holder.namespace, holder.name, held, blocker.rule)
 
 
 def estimate_document(estimate: Estimate | None) -> EstimateDocument | None:
