@@ -20,8 +20,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import combinations
 
-__all__ = ["Cluster", "Demand", "Part", "Rule", "Unit", "least", "permitted", "suffices"]
+__all__ = [
+    "Cluster",
+    "Demand",
+    "Part",
+    "Rule",
+    "Unit",
+    "has_spare",
+    "is_scattered",
+    "least",
+    "permitted",
+    "suffices",
+]
 
 
 class Rule(Enum):
@@ -141,6 +153,43 @@ def _has_quota(cluster: Cluster, demand: Demand, gone: Sequence[Part]) -> bool:
         if cluster.used(team) - sum(devices) + max(devices) <= cluster.quotas[team]:
             return False
     return True
+
+
+def is_scattered(cluster: Cluster, demand: Demand) -> bool:
+    """Whether some idle work holds enough devices in sum, and on no nodes that help, but more does.
+
+    Who adds devices up evicts for nothing here.
+    """
+    parts = _idle_parts(cluster, demand)
+    free = sum(cluster.nodes.values()) - sum(each.devices for each in cluster.units)
+    return suffices(cluster, demand, parts) and any(
+        free + sum(each.devices for each in some) >= demand.devices
+        and not suffices(cluster, demand, some)
+        for number in range(1, len(parts))
+        for some in combinations(parts, number)
+    )
+
+
+def has_spare(cluster: Cluster, demand: Demand) -> bool:
+    """Whether the idle work that is taken unit by unit until it suffices has one that can stay.
+
+    In the order in which it stands in the cluster, or in the reverse of it.
+    """
+    parts = _idle_parts(cluster, demand)
+    if not suffices(cluster, demand, parts):
+        return False
+    for ordered in (parts, parts[::-1]):
+        enough = next(n for n in range(len(ordered) + 1) if suffices(cluster, demand, ordered[:n]))
+        taken = ordered[:enough]
+        for one in taken:
+            if suffices(cluster, demand, [each for each in taken if each is not one]):
+                return True
+    return False
+
+
+def _idle_parts(cluster: Cluster, demand: Demand) -> list[Part]:
+    idle = [each for each in cluster.units if each.idle and demand.opted]
+    return [Part(each, each.pods, Rule.IDLE) for each in idle]
 
 
 def least(cluster: Cluster, demand: Demand, rules: Collection[Rule] = tuple(Rule)) -> int | None:

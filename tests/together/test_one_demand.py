@@ -106,6 +106,15 @@ async def test_a_gang_is_one_demand_and_takes_the_smallest_idle_work(tmp_path: P
         assert sum(evicted.values()) <= 5
 
 
+async def test_nobody_is_evicted_for_a_gang_that_idle_work_helps_in_part(tmp_path: Path) -> None:
+    idle, stays = job("ann", "b"), job("stays", "b", priority="high", opted=False)
+    async with site(tmp_path, [node("n0", 4), node("n1", 4)], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(idle, stays)
+        await cluster.idle(idle)
+        evicted = await cluster.demand(gang("wanted", "a", pods=2, priority="high"))
+        assert (evicted, cluster.placed("wanted")) == ({}, 0)
+
+
 async def test_room_of_quota_victims_that_still_end_is_waited_for(tmp_path: Path) -> None:
     borrower, idle = job("sweep", "b", queued=True), job("notebook", "b", priority="high")
     async with site(tmp_path, [node("n0")], {"a": 4, "b": 0}) as cluster:
@@ -301,6 +310,21 @@ async def test_no_idle_work_is_evicted_for_quota_that_another_would_get(tmp_path
             1,
             0,
         )
+
+
+@pytest.mark.parametrize("rival", [True, False])
+async def test_no_idle_work_is_evicted_for_quota_that_an_earlier_job_would_take(
+    tmp_path: Path, rival: bool
+) -> None:
+    """What waits first has not opted in, so that nobody goes for it."""
+    idle = job("notebook", "a", queued=True)
+    async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:
+        await cluster.runs(job("tune", "a", queued=True), idle)
+        if rival:
+            await cluster.runs(job("first", "a", queued=True, opted=False))
+        await cluster.idle(idle)
+        evicted = await cluster.demand(job("wanted", "a", queued=True))
+        assert (evicted, cluster.placed("wanted")) == (({}, 0) if rival else ({"notebook": 4}, 1))
 
 
 @pytest.mark.thorough

@@ -12,8 +12,20 @@ from random import Random
 
 import pytest
 
-from tests.oracle.one_demand import Part, Rule, Unit, least, permitted, suffices
+from tests.oracle.one_demand import (
+    Part,
+    Rule,
+    Unit,
+    has_spare,
+    is_scattered,
+    least,
+    permitted,
+    suffices,
+)
 from tests.together.random_demands import Case, Found, drawn, played
+
+#: Rules of one level, and of the two that look at nodes.
+_ALONE = ([Rule.IDLE], [Rule.PRIORITY], [Rule.IDLE, Rule.PRIORITY], [Rule.OWN_QUEUE, Rule.RECLAIM])
 
 
 def judged(case: Case, found: Found) -> Counter[str]:
@@ -35,7 +47,10 @@ def judged(case: Case, found: Found) -> Counter[str]:
     if fewest == 0:
         assert (gone, found.placed) == ({}, demand.pods), "it fits as it is"
         return counts + Counter(free=1)
+    alone = [least(cluster, demand, rules) for rules in _ALONE]
     if not gone:
+        # Quota and nodes that need different levels may find nobody together.
+        assert all(each is None for each in alone), "nobody goes though a set suffices"
         counts["nobody"] += 1
         return counts
     parts = [_part(units[name], devices, case) for name, devices in gone.items()]
@@ -44,14 +59,15 @@ def judged(case: Case, found: Found) -> Counter[str]:
     for part in parts:
         others = [each for each in parts if each is not part]
         assert not suffices(cluster, demand, others), f"{part.unit.name} could stay"
-    devices = sum(gone.values())
-    idle_alone = least(cluster, demand, [Rule.IDLE])
+    devices, idle_alone = sum(gone.values()), alone[0]
     # Idle work goes before busy work, whole, though one pod of a lower priority would do.
     first = idle_alone is not None and devices == idle_alone
     assert first or 2 * devices <= 3 * fewest, f"{devices} for {fewest}"
     counts["least"] += devices == fewest
     counts["evicted"] += 1
     counts["several"] += len(gone) > 1
+    counts["scattered"] += is_scattered(cluster, demand)
+    counts["spare"] += has_spare(cluster, demand)
     _judge_returns(case, found)
     return counts
 
@@ -86,8 +102,10 @@ async def several(seed: str, number: int, folder: Path) -> Counter[str]:
     while counts["cases"] < number:
         case = drawn(random)
         fewest = least(case.cluster, case.demand)
-        # Where nobody has to go little is judged, and where nothing helps as little.
-        if fewest == 0 or (fewest is None and random.random() < 2 / 3):
+        facts = is_scattered(case.cluster, case.demand), has_spare(case.cluster, case.demand)
+        # Where nobody has to go, nothing helps or any idle work does, little is judged.
+        dull = 1.0 if fewest == 0 else 0.9 if fewest is None else 0.7 if not any(facts) else 0.0
+        if random.random() < dull:
             continue
         place = folder / str(counts["cases"])
         place.mkdir()
@@ -102,6 +120,7 @@ async def several(seed: str, number: int, folder: Path) -> Counter[str]:
 async def test_what_is_evicted_for_a_demand_is_enough_permitted_and_needed(tmp_path: Path) -> None:
     counts = await several("demands 1", 6, tmp_path)
     assert counts["evicted"] >= 3, counts
+    assert counts["scattered"] >= 2 and counts["spare"] >= 2, counts
 
 
 @pytest.mark.slow
