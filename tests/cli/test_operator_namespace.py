@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from yarl import URL
 
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.server.rights.identity import ADMINISTRATOR
 from kubeworld.units.clock import SystemClock
-from kubeworld.units.durations import HOUR
-from kubeworld.units.instants import Nanos
+from kubeworld.units.durations import HOUR, SECOND
 from reprieve.engine.harm_budgets.budget import HarmSide
 from reprieve.engine.harm_budgets.sums import Amount, Key
 from reprieve.execution.writes.uninstalling import DEPLOYMENTS, PART_OF
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import CONFIG_MAPS, NAMESPACES
-from reprieve.records.harm_sums import HARM_LABEL, part_data
+from reprieve.records.harm_sums import HARM_LABEL, MONTH, part_data, part_name
+from reprieve.scenarios import with_parent
+from tests.web.reading import Browser
 
 VARIABLE = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
 
@@ -112,14 +117,46 @@ async def test_uninstall_stops_the_operator_where_it_is_and_chooses_none_of_two(
 
 
 def sums(namespace: str) -> dict[str, Any]:
-    """Return one displacement of `batch` for `urgent`, as the operator stores it."""
-    key = Key(490_000, HarmSide("batch", "", 0, ""), HarmSide("urgent", "", 1, ""), "idle", "idle")
-    last = Nanos(490_000 * HOUR)
-    stored = part_data([(key, Amount(1, 7200, last, 0, 0))], [])
-    labels = {HARM_LABEL: "sums"}
-    return {"metadata": {"name": "sums", "namespace": namespace, "labels": labels}} | {
-        "binaryData": stored
+    """Return one displacement of `batch` for `urgent` this hour, as the operator stores it."""
+    now = SystemClock().wall()
+    month = datetime.datetime.fromtimestamp(now // SECOND, datetime.UTC).strftime("%Y-%m")
+    batch, urgent = HarmSide("batch", "", 0, ""), HarmSide("urgent", "", 1, "")
+    key = Key(now // HOUR, batch, urgent, "idle", "idle")
+    return {
+        "metadata": {
+            "name": part_name(month, 0),
+            "namespace": namespace,
+            "labels": {HARM_LABEL: "sums", MONTH: month},
+        },
+        "binaryData": part_data([(key, Amount(1, 7200, now, 0, 0))], []),
     }
+
+
+@asynccontextmanager
+async def page(installed: Installed) -> AsyncIterator[Mapping[int, list[Any]]]:
+    """Give who paid for whom, as the dashboard's page shows it once a row is there."""
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    process = await asyncio.create_subprocess_exec(
+        *with_parent.command("reprieve", "dashboard", "--no-open"),
+        env={**environment, "KUBECONFIG": str(installed.kubeconfig)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        address = URL((await process.stdout.readline()).decode().strip())
+        headers = {"Authorization": f"Bearer {address.query['token']}"}
+        browser = Browser()
+        async with (
+            aiohttp.ClientSession(address.origin(), headers=headers) as session,
+            session.get("/api/live?page=harm") as stream,
+            asyncio.timeout(60),
+        ):
+            while not browser.tables.get("month"):
+                browser.hear(await stream.content.readuntil(b"\n\n"))
+        yield browser.tables["month"]
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 async def test_the_ledger_is_read_where_the_operator_keeps_it(installed: Installed) -> None:
@@ -131,7 +168,9 @@ async def test_the_ledger_is_read_where_the_operator_keeps_it(installed: Install
     await installed.client.create(CONFIG_MAPS, sums("reprieve"), dict)
     code, said, complaint = await installed.asked(*asked)
     assert (code, complaint) == (0, "")
-    assert said.splitlines()[1].startswith("2025-11,batch,urgent,idle,idle,1,2.00,")
+    assert said.splitlines()[1].partition(",")[2].startswith("batch,urgent,idle,idle,1,2.00,")
+    async with page(installed) as shown:
+        assert [row[:2] for row in shown.values()] == [["batch", "urgent"]]
     code, _, complaint = await installed.asked(*asked, variable="elsewhere")
     assert code == 0 and complaint.startswith("no sums in namespace elsewhere: ")
     installed.cluster.deny(ADMINISTRATOR, "list", "", "configmaps")

@@ -24,6 +24,7 @@ from kubeworld.units.clock import SystemClock
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
 from reprieve.cli.options.keeping import keeping_options, kept_history
 from reprieve.cli.sessions.opening import has_display, open_page
+from reprieve.cli.sessions.running_operator import operator_home
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import HttpWire, Transport
@@ -111,6 +112,7 @@ async def _serve(options: _Options, history: History) -> None:
         Plans(with_kubeconfig(options.kubeconfig, options.context)),
         cluster=connection.context or connection.server,
         namespaces=options.namespaces or (connection.namespace,),
+        operator_namespace=operator_home,
         history=history,
     )
     try:

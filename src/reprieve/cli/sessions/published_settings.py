@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from reprieve.kube.client import Client
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import Resource
 
 __all__ = ["CONFIG_MAPS", "PublishedSettings", "published_settings"]
@@ -59,14 +59,14 @@ class PublishedSettings:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-async def published_settings(client: Client) -> PublishedSettings | None:
+async def published_settings(reader: Reader) -> PublishedSettings | None:
     """Return what an operator of the cluster was started with; None where that is not known.
 
     Raises:
         ApiError: ConfigMaps may not be listed, or the server does not answer.
         msgspec.ValidationError: what stands there are no settings.
     """
-    found = await client.list(CONFIG_MAPS, dict, label_selector=f"{_LABEL}=true")
+    found = await reader.list(CONFIG_MAPS, dict, label_selector=f"{_LABEL}=true")
     for each in found.items:
         data = msgspec.convert(each.get("data") or {}, _Data)
         return PublishedSettings(

@@ -8,6 +8,7 @@ has its settings in a ConfigMap (`published_settings`).
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,20 +17,22 @@ from typing import Any, Final
 import click
 import msgspec
 
+from reprieve.cli.options.operator_option import OPERATOR_VARIABLE
 from reprieve.cli.run import operator_options, run
 from reprieve.cli.sessions.published_settings import PublishedSettings, published_settings
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import Resource
+from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.units.errors import UsageError
 from reprieve.whatif.deciders import Deciders
 
-__all__ = ["running_deciders"]
+__all__ = ["operator_home", "running_deciders"]
 
 _DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 _CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 _SELECTOR: Final = "app.kubernetes.io/part-of=reprieve"
-_NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
 _FILES: Final = ("config_file", "scheduler_config", "quota_config")
 
 
@@ -48,11 +51,30 @@ async def running_deciders(client: Client) -> Deciders | None:
         return None
 
 
+async def operator_home(reader: Reader) -> str:
+    """Return the operator's namespace: that of the variable, else where an operator is found.
+
+    Where none is found, or may be read, the default of `reprieve run`.
+    """
+    named = os.environ.get(OPERATOR_VARIABLE, "").strip()
+    if named:
+        return named
+    try:
+        found = await reader.list(_DEPLOYMENTS, dict, label_selector=_SELECTOR)
+        homes = [each["metadata"]["namespace"] for each in found.items if _operator_of(each)]
+        if homes:
+            return str(min(homes))
+        published = await published_settings(reader)
+        return DEFAULT_NAMESPACE if published is None else published.namespace
+    except (ApiError, msgspec.ValidationError, msgspec.DecodeError):
+        return DEFAULT_NAMESPACE
+
+
 def _of_published(published: PublishedSettings) -> Deciders:
     """Return the planes of an operator that runs as a process."""
     given = run.make_context("run", list(published.arguments)).params
     given |= dict.fromkeys(_FILES)
-    environment = {_NAMESPACE: published.namespace, **published.environment}
+    environment = {OPERATOR_VARIABLE: published.namespace, **published.environment}
     with tempfile.TemporaryDirectory(prefix="reprieve-") as folder:
         if published.config:
             given["config_file"] = Path(folder) / "config"
@@ -84,7 +106,7 @@ async def _deciders(
                 copied = Path(folder) / name
                 copied.write_text(text, encoding="utf-8")
                 given[name] = copied
-        return Deciders.of(operator_options({_NAMESPACE: namespace, **environment}, **given))
+        return Deciders.of(operator_options({OPERATOR_VARIABLE: namespace, **environment}, **given))
 
 
 async def _mounted(

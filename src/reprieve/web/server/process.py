@@ -11,7 +11,7 @@ import contextlib
 import logging
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -67,6 +67,9 @@ class Listening:
     tls: ssl.SSLContext | None = None
 
 
+Home = Callable[[Reader], Awaitable[str]]
+
+
 @asynccontextmanager
 async def serve_page(
     reader: Reader,
@@ -77,15 +80,16 @@ async def serve_page(
     *,
     cluster: str,
     namespaces: Sequence[str] = (),
-    operator_namespace: str = DEFAULT_NAMESPACE,
+    operator_namespace: str | Home = DEFAULT_NAMESPACE,
     history: History | None = None,
     objects: Objects | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the end of the block; gives the port.
 
     `cluster`: what it is called; `namespaces`: read alone where everything may not be;
-    `operator_namespace`: where the operator keeps what it needs; `history`: where samples go,
-    else they are kept in memory; `objects`: reads single ones, else with the rights of `reader`.
+    `operator_namespace`: where the operator keeps what it needs, or what finds it once the API
+    server has answered; `history`: where samples go, else they are kept in memory; `objects`: reads
+    single ones, else with the rights of `reader`.
 
     Raises:
         UsageError: the port cannot be listened on.
@@ -94,7 +98,10 @@ async def serve_page(
     await _reached(reader)
     mirror = Mirror(cluster)
     mirror.history = history or mirror.history
-    mirror.key = await numbers_key(reader, operator_namespace)
+    home = operator_namespace
+    if not isinstance(home, str):
+        home = await home(reader)
+    mirror.key = await numbers_key(reader, home)
     opening = mirror.opened = Opening(reader, mirror.touch)
     found = await feeds(mirror, reader, clock, namespaces)
     watching = Watching(MirroredCluster(mirror), clock, lambda: secrets.token_hex(6))
@@ -111,7 +118,7 @@ async def serve_page(
     )
     connections = Connections(limits=LIMITS)
     runner = page_runner(site, connections)
-    harm = keep_reading_harm(mirror, reader, operator_namespace, clock)
+    harm = keep_reading_harm(mirror, reader, home, clock)
     work = (run_feeds(found), watching.run(), opening.run(), harm)
     tasks = [asyncio.create_task(each) for each in work]
     try:
