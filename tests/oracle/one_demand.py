@@ -6,7 +6,7 @@ flavor. A unit has its pods on one node. Each of the rules permits a part of a u
 | rule | what goes | what it frees |
 | --- | --- | --- |
 | idle: the unit is idle, it and the demand opted in | all, of `single` any pods | pods, quota |
-| quota, same team: a queued unit of lower priority | the whole unit | pods and quota |
+| quota, same team: lower priority, the demand is within its quota | the unit | pods and quota |
 | quota, another team: it borrows, the demand stays within its own | the whole unit | the same |
 | priority: pods of lower priority, of a gang of mode `all` all of them | some pods | pods alone |
 
@@ -119,7 +119,8 @@ def permitted(cluster: Cluster, unit: Unit, demand: Demand) -> Iterator[Part]:
         for pods in range(1 if unit.apart else unit.pods, unit.pods + 1):
             yield Part(unit, pods, Rule.IDLE)
     if unit.queued and demand.queued and not _has_quota(cluster, demand, ()):
-        if unit.team == demand.team and unit.priority < demand.priority:
+        own = unit.team == demand.team and unit.priority < demand.priority
+        if own and demand.devices <= cluster.quotas[demand.team]:
             yield Part(unit, unit.pods, Rule.OWN_QUEUE)
         if unit.team != demand.team:
             yield Part(unit, unit.pods, Rule.RECLAIM)

@@ -50,6 +50,19 @@ async def test_a_job_that_its_quota_refuses_has_the_quota_plane_as_its_owner_and
     assert (said["idle says"], said.get("idle work")) == ("PendingGpu", None)
 
 
+async def test_the_return_of_displaced_work_states_why_idle_work_stays(tmp_path: Path) -> None:
+    notebook = job("notebook", "b", priority="high", queued=True)
+    async with site(tmp_path, [node("n0")], {"a": 4, "b": 4}) as cluster:
+        await cluster.runs(notebook, job("tune", "b", queued=True))
+        await cluster.idle(notebook)
+        wanted = job("wanted", "a", queued=True, opted=False)
+        assert await cluster.demand(wanted) == {"tune": 4}
+        found = await explained(cluster, "job/tune", "b")
+    assert facts(found)["idle says"] == (
+        "PendingGpu; idle work stays that could have been preempted in its place"
+    )
+
+
 async def test_a_pending_job_has_the_scheduling_plane_as_its_owner(tmp_path: Path) -> None:
     busy = deployment("bob", "b", gpus=8, priority="high")
     async with site(tmp_path, [node("n0")], {"a": 8, "b": 0}) as cluster:

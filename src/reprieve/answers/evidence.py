@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kubeworld.units.durations import InvalidDuration, parse_duration
-from kubeworld.units.instants import Nanos, instant_or_none
+from kubeworld.units.instants import Nanos, instant_or_none, parse_instant
 from reprieve.answers.conditions import minimum_of
 from reprieve.answers.document import Displaced, State
 from reprieve.answers.findings import Findings
@@ -25,6 +25,7 @@ from reprieve.answers.quantities import (
 )
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of
+from reprieve.engine.idle.debts import WITHIN
 from reprieve.engine.plan import Plane
 from reprieve.units.references import Reference
 from reprieve.whatif.questions.asked import described, requests_of_spec
@@ -161,7 +162,14 @@ def _idle_facts(found: Findings) -> Iterator[tuple[str, str]]:
     others = found.decided is not None and found.decided.owner not in (None, Plane.IDLE)
     if text == "PendingGpu" and not others:
         text += ": idle work on GPUs that it needs is preempted for it"
+    elif text == "PendingGpu" and _is_return(found):
+        text += "; idle work stays that could have been preempted in its place"
     yield "idle says", text
+
+
+def _is_return(found: Findings) -> bool:
+    """Whether work waits again that was displaced for as long as its debt is bounded."""
+    return any(found.now - parse_instant(each.at) < WITHIN for each in found.displaced)
 
 
 def _displaced_text(each: Displaced, now: Nanos) -> str:

@@ -110,7 +110,9 @@ def _lines(
         yield from _reported(
             f"figures are lower bounds: you may not list {unseen}", form, "how sure: "
         )
-    yield f"decided by {' and '.join(controllers)}; nothing is submitted and nothing is reserved"
+    *before, last = controllers
+    planes = f"{', '.join(before)} and {last}" if before else last
+    yield f"decided by {planes}; nothing is submitted and nothing is reserved"
 
 
 def _first_line(answer: Answer, now: Nanos | None) -> str:
