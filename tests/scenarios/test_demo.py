@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
+from kubelocal.machines.objects import Unanswered
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import parse_instant
 from reprieve.cli.texts.narrator import Narrator
@@ -125,3 +127,47 @@ async def test_what_is_pending_beyond_the_bound_is_withdrawn_the_oldest_first() 
     await found.settle(2, 25)
     assert Objects.deleted == [("vision", "job-0"), ("vision", "job-2")]
     assert said == ["pending for too long, withdrawn by their teams: vision/job-0, vision/job-2"]
+
+
+async def test_a_request_without_an_answer_is_repeated_and_does_not_end_the_demo() -> None:
+    class Objects:
+        """Every request fails twice; the first creation happens all the same."""
+
+        def __init__(self) -> None:
+            self.failures = Counter[str]()
+            self.held: dict[str, dict[str, Any]] = {}
+
+        def resource_of(self, _: str, kind: str) -> str:
+            return kind
+
+        def resource_named(self, kind: str) -> str:
+            return kind
+
+        def fail(self, what: str) -> None:
+            self.failures[what] += 1
+            if self.failures[what] <= 2:
+                raise Unanswered(f"{what}: no answer in time")
+
+        async def create(self, _: str, obj: dict[str, Any]) -> dict[str, Any]:
+            assert obj["metadata"]["name"] not in self.held, "it was created a second time"
+            self.held[obj["metadata"]["name"]] = obj
+            self.fail("create")
+            return obj
+
+        async def get(self, _: str, __: str, name: str) -> dict[str, Any] | None:
+            self.fail("get")
+            return self.held.get(name)
+
+        async def delete(self, _: str, __: str, name: str) -> None:
+            self.fail("delete")
+            del self.held[name]
+
+    objects = Objects()
+    stage = SimpleNamespace(observer=Observer(LoopClock()), objects=objects, clock=LoopClock())
+    found = Director(cast("Any", stage), Pace(), 1, lambda line: None)
+
+    await found.submit(queued_job("vision", "a", 1, 4, "batch", "9s"))
+    assert list(objects.held) == ["a"] and await found.exists("vision", "a")
+    await found.end("Job", "vision", "a")
+    assert objects.held == {}
+    assert objects.failures == {"create": 1, "get": 4, "delete": 3}

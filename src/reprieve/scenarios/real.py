@@ -23,12 +23,23 @@ from kubelocal.machines.objects import (
     Object,
     Refused,
     StoreError,
+    Unanswered,
 )
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.client import Client
-from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, Expired, Forbidden, NotFound
+from reprieve.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Expired,
+    Forbidden,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.kube.transport import Request
 
@@ -290,4 +301,6 @@ def _translated(error: ApiError) -> StoreError:
         return Changed(error.message)
     if isinstance(error, NotFound):
         return Gone(error.message)
+    if isinstance(error, ServerError | TooManyRequests | Unreachable):
+        return Unanswered(str(error))
     return Refused(str(error))

@@ -22,6 +22,7 @@ __all__ = [
     "Objects",
     "Refused",
     "StoreError",
+    "Unanswered",
 ]
 
 FREQUENT: Final = ("events", "events.events.k8s.io", "leases.coordination.k8s.io")
@@ -49,6 +50,10 @@ class Gone(StoreError):
 
 class Refused(StoreError):
     """The object or the request is not accepted: invalid, forbidden, or an unknown resource."""
+
+
+class Unanswered(Refused):
+    """No answer in time, or the server failed: a write may have happened."""
 
 
 class ChangeType(StrEnum):

@@ -7,10 +7,12 @@ finished work is deleted, and work that is pending for too long is withdrawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from kubelocal.machines.objects import Unanswered
 from kubeworld.objects.pods import is_over
 from kubeworld.units.durations import SECOND
 from reprieve.scenarios.creating import create_or_update
@@ -21,6 +23,7 @@ from reprieve.scenarios.stage import Stage
 __all__ = ["Director"]
 
 Object = Mapping[str, Any]
+T = TypeVar("T")
 _HELD: Final = ("PreemptionLoop", "PreemptionPairHeld")
 _DISRUPTIONS: Final = "disruptions.reprieve.dev"
 _OVER: Final = ("Complete", "Failed")
@@ -46,21 +49,45 @@ class Director:
     async def furnish(self) -> None:
         """Create queues, classes, namespaces and the service."""
         for each in furniture(self.pace):
-            await create_or_update(self.stage.objects, dict(each))
+            await self._create(dict(each))
 
     async def submit(self, *objects: dict[str, Any]) -> None:
         """Create objects, one after the other."""
         for each in objects:
             if each["kind"] == "Job":
                 self._jobs[each["metadata"]["namespace"], each["metadata"]["name"]] = None
-            await create_or_update(self.stage.objects, each)
+            await self._create(each)
+
+    async def _create(self, manifest: dict[str, Any]) -> None:
+        objects, metadata = self.stage.objects, manifest["metadata"]
+        resource = objects.resource_of(manifest["apiVersion"], manifest["kind"]) or ""
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        tried = False
+
+        async def create() -> None:
+            # A request without an answer may have created it; a Job cannot be written again.
+            nonlocal tried
+            if not tried or await objects.get(resource, namespace, name) is None:
+                tried = True
+                await create_or_update(objects, manifest)
+
+        await self._answered(create)
+
+    async def _answered(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a request until it is answered: a machine that is busy does not end the demo."""
+        while True:
+            try:
+                return await request()
+            except Unanswered:
+                await self.stage.clock.sleep(SECOND)
 
     async def end(self, kind: str, namespace: str, name: str) -> None:
         """Delete an object; one that is deleted already is no error."""
         self._jobs.pop((namespace, name), None)
         resource = self.stage.objects.resource_named(kind)
         if resource is not None:
-            await self.stage.objects.delete(resource, namespace, name)
+            delete = partial(self.stage.objects.delete, resource, namespace, name)
+            await self._answered(delete)
 
     async def rest(self, seconds: float) -> None:
         """Wait for so many seconds of the demo."""
@@ -142,7 +169,7 @@ class Director:
     async def clear(self) -> None:
         """Delete what has ended, so that the cluster stays as large as it is."""
         for namespace, name in sorted(self._jobs):
-            job = await self.stage.objects.get("jobs.batch", namespace, name)
+            job = await self._job(namespace, name)
             if job is None or any(_is_true(job, each) for each in _OVER):
                 await self.end("Job", namespace, name)
         for pod in self.pods(PLATFORM):
@@ -173,8 +200,11 @@ class Director:
 
     async def exists(self, namespace: str, name: str) -> bool:
         """Return whether a Job is there and has not ended."""
-        job = await self.stage.objects.get("jobs.batch", namespace, name)
+        job = await self._job(namespace, name)
         return job is not None and not any(_is_true(job, each) for each in _OVER)
+
+    async def _job(self, namespace: str, name: str) -> Object | None:
+        return await self._answered(partial(self.stage.objects.get, "jobs.batch", namespace, name))
 
     def shuffled(self, stories: Iterable[Any]) -> Iterator[Any]:
         """Yield the stories in the order of this round."""

@@ -6,9 +6,11 @@ events live for ten minutes.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubelocal.machines.objects import Unanswered
 from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.scenarios.stage import Stage
@@ -25,7 +27,8 @@ async def expire_events(stage: Stage) -> None:
     """Delete events that are older than `AGE`, until cancelled."""
     while True:
         await stage.clock.sleep(_EVERY)
-        await remove_old(stage, Nanos(stage.clock.wall() - AGE))
+        with contextlib.suppress(Unanswered):  # the others are deleted in the next turn
+            await remove_old(stage, Nanos(stage.clock.wall() - AGE))
 
 
 async def remove_old(stage: Stage, before: Nanos) -> int:
