@@ -52,6 +52,7 @@ REVIEWED: Final = {
     "answers/preemptions/reported_disruptions.py": "Disruptions, by their schema",
     "answers/preemptions/known_notices.py": "PreemptionNotices, by their schema",
     "planes/idle/joint/foreign_queues.py": "ClusterQueues, which are no tenant's, by their schema",
+    "web/history/prometheus.py": "answers of the page's own Prometheus, bounded, by their schema",
     "simulation/readers/kwok.py": "recordings of the person who studies, of bounded depth",
     "simulation/demand.py": "numbers of a study that was read already",
     "simulation/harm_budgets.py": "the study file of the person who runs it, by its schema",

@@ -379,7 +379,7 @@ def history(size: str, tick: int) -> Made:
         "resource": "nvidia.com/gpu", "resources": ["nvidia.com/gpu"], "range": "hour",
         "by": "team", "measure": "working", "step": 60, "every": 60.0,
         "oldest": at - 86_400 if nodes else None, "from": at - 3600, "to": at, "times": times,
-        "lines": lines, "others": 0,
+        "lines": lines, "others": 0, "source": "",
     }  # fmt: skip
     kinds = "team working:number idle:number waiting:number preempted:number lost:number"
     sums: Rows = {team: [team, 96.5, 4.25, 12, 3, 7200] for team in teams}

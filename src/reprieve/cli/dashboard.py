@@ -22,7 +22,7 @@ import click
 
 from kubeworld.units.clock import SystemClock
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
-from reprieve.cli.options.keeping import keeping_options, kept_history
+from reprieve.cli.options.keeping import keeping_options
 from reprieve.cli.sessions.opening import has_display, open_page
 from reprieve.cli.sessions.running_operator import operator_home
 from reprieve.kube.credentials import load_connection
@@ -77,8 +77,8 @@ def dashboard(
     context: str | None,
     namespaces: tuple[str, ...],
     port: int,
-    folder: Path | None,
-    sample_every: int,
+    history: History,
+    metrics_port: int | None,
     no_open: bool,
     with_parent: bool,
 ) -> None:
@@ -88,12 +88,11 @@ def dashboard(
     """
     relax_collector()
     opened = not no_open and has_display()
-    history = kept_history(folder, sample_every)
     options = _Options(kubeconfig, context, namespaces, port, opened, with_parent)
-    asyncio.run(_serve(options, history))
+    asyncio.run(_serve(options, history, metrics_port))
 
 
-async def _serve(options: _Options, history: History) -> None:
+async def _serve(options: _Options, history: History, metrics_port: int | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -114,6 +113,7 @@ async def _serve(options: _Options, history: History) -> None:
         namespaces=options.namespaces or (connection.namespace,),
         operator_namespace=operator_home,
         history=history,
+        metrics_port=metrics_port,
     )
     try:
         async with page as port:

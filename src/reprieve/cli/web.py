@@ -20,7 +20,7 @@ import click
 
 from kubeworld.units.clock import Clock, SystemClock
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
-from reprieve.cli.options.keeping import keeping_options, kept_history
+from reprieve.cli.options.keeping import keeping_options
 from reprieve.cli.options.operator_option import operator_option
 from reprieve.cli.options.own_audience import api_audience
 from reprieve.kube.credentials import Connection, load_connection
@@ -147,8 +147,8 @@ def web(
     cluster_name: str,
     namespaces: tuple[str, ...],
     operator_namespace: str | None,
-    folder: Path | None,
-    sample_every: int,
+    history: History,
+    metrics_port: int | None,
     open_to_all: bool,
 ) -> None:
     """Serve the web page in a cluster: each viewer logs in and sees what they may see."""
@@ -175,7 +175,7 @@ def web(
         open_to_all,
         operator_namespace or DEFAULT_NAMESPACE,
     )
-    asyncio.run(_serve(options, kept_history(folder, sample_every)))
+    asyncio.run(_serve(options, history, metrics_port))
 
 
 def _network(text: str) -> Network:
@@ -185,7 +185,7 @@ def _network(text: str) -> Network:
         raise UsageError(f"--trust-proxy: {error}; accepted: such as 10.0.0.0/8") from None
 
 
-async def _serve(options: _Options, history: History) -> None:
+async def _serve(options: _Options, history: History, metrics_port: int | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -206,6 +206,7 @@ async def _serve(options: _Options, history: History) -> None:
                 namespaces=options.namespaces,
                 operator_namespace=options.operator_namespace,
                 history=history,
+                metrics_port=metrics_port,
                 objects=None if options.open_to_all else Objects(as_who_asks(connection, clock)),
             )
             async with page as port:

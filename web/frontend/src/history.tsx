@@ -10,7 +10,7 @@ import { instant, number, shortInstant } from "./format.ts";
 import { gpuHours } from "./parts.tsx";
 import { DataTable } from "./table.tsx";
 import { type PageState, begun } from "./topic_state.ts";
-import { type Json, type Snapshot, errorOf, isObject, numberOf } from "./wire.ts";
+import { type Json, type Snapshot, errorOf, isObject, numberOf, textOf } from "./wire.ts";
 
 const RANGES: [range: string, title: string][] = [["", "last hour"], ["day", "day"], ["week", "week"]];
 const MEASURES: [measure: string, title: string, unit: string][] = [
@@ -85,6 +85,8 @@ export function History({ by, scrub }: { by: "team" | "queue"; scrub?: boolean }
         </div>
       </header>
       {error && <p class="empty" role="status">{error}</p>}
+      {state && textOf(state.values["source"]) && <p class="count source">{textOf(state.values["source"])}</p>}
+      {state && textOf(state.values["source"]) && <p class="note source">{textOf(state.values["source"])}</p>}
       {!state && !error && <p class="empty">Loading…</p>}
       {state && <Drawn state={state} unit={unit} scrub={scrub ?? false} lost={measure === "lost"} />}
       {scrub && state && <Scrubber values={state.values} />}

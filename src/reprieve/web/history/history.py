@@ -14,6 +14,8 @@ from kubeworld.units.durations import MINUTE
 from kubeworld.units.instants import Nanos
 from reprieve.web.history.model import Eviction, Moment, Sample, length_since, sample_of
 from reprieve.web.history.moments import Moments
+from reprieve.web.history.prometheus import Prometheus
+from reprieve.web.history.series import TeamSeries
 from reprieve.web.history.stores import MemoryStore, Store
 from reprieve.web.history.tiers import Tiers
 
@@ -31,10 +33,18 @@ class History:
     Args:
         store: keeps them; without one they are in memory.
         every: nanoseconds from one sample to the next.
+        elsewhere: has the sums, as long as it answers; samples are made all the same.
     """
 
-    def __init__(self, store: Store | None = None, every: int = EVERY) -> None:
+    def __init__(
+        self,
+        store: Store | None = None,
+        every: int = EVERY,
+        elsewhere: Prometheus | None = None,
+    ) -> None:
         self.every = every
+        self.elsewhere = elsewhere
+        self.series = TeamSeries()
         self._store = store or MemoryStore()
         self._tiers = Tiers.decoded(self._store.read(_SUMS) or b"")
         self._moments = Moments(self._store)
@@ -56,7 +66,9 @@ class History:
         if before is not None and moment.at <= before:
             return
         length = length_since(before, moment.at, self.every)
-        self._tiers.add(sample_of(moment, length, evictions))
+        sample = sample_of(moment, length, evictions)
+        self._tiers.add(sample)
+        self.series.add(sample)
         try:
             self._store.write(_SUMS, self._tiers.encoded())
             self._moments.add(moment)
@@ -69,7 +81,20 @@ class History:
 
     def between(self, start: Nanos, end: Nanos) -> Iterator[Sample]:
         """Yield the sums of a time, the oldest first."""
+        if self.elsewhere is not None and self.elsewhere.answers:
+            return self.elsewhere.between(start, end)
         return self._tiers.between(start, end)
+
+    @property
+    def source(self) -> str:
+        """Where the sums come from, in a sentence; empty where samples of this process alone."""
+        if self.elsewhere is None:
+            return ""
+        if self.elsewhere.answers:
+            return f"The sums come from Prometheus at {self.elsewhere.shown}."
+        if not self.elsewhere.fault:
+            return f"Prometheus at {self.elsewhere.shown} was queried and has not answered yet."
+        return f"{self.elsewhere.fault}. These are the samples of this page's own server."
 
     def at(self, instant: Nanos) -> Moment | None:
         """Return the last moment that is not later, None where none is kept."""

@@ -17,7 +17,17 @@ import msgspec
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 
-__all__ = ["MOST_TEAMS", "Eviction", "Moment", "Sample", "Sums", "Team", "UnitRow", "sample_of"]
+__all__ = [
+    "MOST_TEAMS",
+    "Eviction",
+    "Moment",
+    "Sample",
+    "Sums",
+    "Team",
+    "UnitRow",
+    "bounded",
+    "sample_of",
+]
 
 #: Teams of one sample that are kept apart: those with the largest amounts.
 MOST_TEAMS: Final = 128
@@ -106,7 +116,7 @@ def sample_of(moment: Moment, length: int, evictions: Iterable[Eviction]) -> Sam
         team = sums.setdefault(Team(each.resource, each.namespace, each.queue), [0, 0, 0, 0, 0])
         team[3] += 1
         team[4] += each.lost
-    return Sample(moment.at, length, _bounded([(key, Sums(*each)) for key, each in sums.items()]))
+    return Sample(moment.at, length, bounded([(key, Sums(*each)) for key, each in sums.items()]))
 
 
 def merged(samples: list[Sample]) -> Sample:
@@ -136,11 +146,11 @@ def merged(samples: list[Sample]) -> Sample:
         )
         for team, found in means.items()
     ]
-    return Sample(samples[-1].at, length, _bounded(teams))
+    return Sample(samples[-1].at, length, bounded(teams))
 
 
-def _bounded(teams: list[tuple[Team, Sums]]) -> list[tuple[Team, Sums]]:
-    """Return the largest teams, and the others as one for each resource."""
+def bounded(teams: list[tuple[Team, Sums]]) -> list[tuple[Team, Sums]]:
+    """Return the `MOST_TEAMS` largest teams, and the others as one for each resource."""
     if len(teams) <= MOST_TEAMS:
         return teams
     teams = sorted(teams, key=lambda each: (-sum(each[1][:3]) - each[1].preempted, each[0]))

@@ -4,7 +4,8 @@ Parameters: `range` (hour, day, week), `by` (team: the namespace; queue), `measu
 waiting, preempted, lost), `resource`, `ns`. Table `teams`, the largest first: team, working, idle,
 waiting (device-hours), preempted (units), lost (device-seconds), all of the time shown. Values:
 `resource`, `resources`, `range`, `by`, `measure`, `step` (seconds that one point stands for),
-`every` (seconds between samples), `oldest` (of which units are known), `from`, `to`, `times` (the
+`every` (seconds between samples), `source` (a sentence, where Prometheus has the sums or should),
+`oldest` (of which units are known), `from`, `to`, `times` (the
 ends of steps), `lines` (by team, a number or null for each time, the largest teams alone) and
 `others` (how many teams the last line adds up).
 
@@ -94,6 +95,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
             "measure": measure,
             "step": step // SECOND,
             "every": every / SECOND,
+            "source": mirror.history.source,
             "oldest": seconds(mirror.history.oldest),
             "from": seconds(Nanos(at - length)),
             "to": seconds(at),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from kubeworld.units.clock import Clock
 from reprieve.kube.errors import ApiError
@@ -25,6 +26,7 @@ from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.telemetry.connections import HEAD_S, Connections, Limits, listening
+from reprieve.telemetry.http import serve_telemetry
 from reprieve.units.errors import ReprieveError
 from reprieve.web.history.history import History
 from reprieve.web.history.sampling import keep_sampling
@@ -42,6 +44,8 @@ from reprieve.web.server.objects import Objects, with_own_rights
 from reprieve.web.server.planning import Plans
 
 __all__ = ["Listening", "page_runner", "serve_page"]
+
+log: Final = logging.getLogger("reprieve.web")
 
 _FIRST_LISTS_S: Final = 10.0
 #: Tokens of people in many groups are long.
@@ -82,6 +86,7 @@ async def serve_page(
     namespaces: Sequence[str] = (),
     operator_namespace: str | Home = DEFAULT_NAMESPACE,
     history: History | None = None,
+    metrics_port: int | None = None,
     objects: Objects | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the end of the block; gives the port.
@@ -126,15 +131,33 @@ async def serve_page(
         await runner.setup()
         assert runner.server is not None
         tasks.append(asyncio.create_task(keep_sampling(mirror, clock)))
-        async with listening(
-            connections, runner.server, where.host, where.port, where.tls, "--port"
-        ) as port:
+        if mirror.history.elsewhere is not None:
+            tasks.append(asyncio.create_task(mirror.history.elsewhere.keep_asking()))
+        async with (
+            _metrics(mirror.history, where.host, metrics_port),
+            listening(
+                connections, runner.server, where.host, where.port, where.tls, "--port"
+            ) as port,
+        ):
             yield port
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def _metrics(history: History, host: str | None, port: int | None) -> AsyncIterator[None]:
+    """Serve the sums of samples until the end of the block, where a port is given."""
+    if port is None:
+        yield
+        return
+    registry = CollectorRegistry()
+    registry.register(history.series)
+    async with serve_telemetry(registry, tuple, tuple, port, host) as found:
+        log.info("metrics of teams are served on port %d", found)
+        yield
 
 
 async def _filled(found: list[Feed], clock: Clock) -> None:
