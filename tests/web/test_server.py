@@ -8,9 +8,11 @@ import csv
 import gzip
 import io
 import json
+import os
+import select
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import pytest
@@ -485,6 +487,83 @@ async def test_what_may_not_be_explained_is_asked_of_nobody(
         served.client.get(f"{served.address}/api/explain/{asked}") as response,
     ):
         assert (response.status, await response.json()) == (status, {"error": text})
+
+
+_LINES: Final = {"Accept": "application/x-ndjson"}
+#: Prints a line, waits for a file, prints the last one.
+_STEPS: Final = """
+import pathlib, sys, time
+folder = pathlib.Path({!r})
+(folder / "began").touch()
+print('{{"complete": false}}', flush=True)
+while not (folder / "go").exists():
+    time.sleep(0.01)
+print('{{"complete": true}}', flush=True)
+sys.exit({})
+"""
+
+
+def _explaining(program: str) -> Explanations:
+    return Explanations(with_kubeconfig(None, None), (sys.executable, "-c", program))
+
+
+@pytest.mark.parametrize(
+    ("code", "last"), [(0, []), (1, [{"error": "the explanation could not be made"}])]
+)
+async def test_an_explanation_comes_in_lines_as_they_are_found(
+    code: int, last: list[Any], tmp_path: Path
+) -> None:
+    explanations = _explaining(_STEPS.format(str(tmp_path), code))
+    async with serving(StandIn(), explanations=explanations) as served:
+        path = f"{served.address}/api/explain/job/team-a/train"
+        async with served.client.get(path, headers=_LINES) as response:
+            # The first line is there while the command still works.
+            first = await response.content.readline()
+            (tmp_path / "go").touch()
+            rest = [json.loads(each) async for each in response.content]
+    assert json.loads(first) == {"complete": False}
+    assert rest == [{"complete": True}, *last]
+
+
+async def test_what_fails_before_the_first_line_is_answered_as_an_error() -> None:
+    program = "import sys; print('Error: no job', file=sys.stderr); sys.exit(2)"
+    async with serving(StandIn(), explanations=_explaining(program)) as served:
+        path = f"{served.address}/api/explain/job/team-a/train"
+        async with served.client.get(path, headers=_LINES) as response:
+            assert (response.status, await response.json()) == (400, {"error": "no job"})
+
+
+def _ends(process: int) -> bool:
+    """Return whether a process of the server ends."""
+    try:
+        number = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([number], [], [], 20.0)[0])
+    finally:
+        os.close(number)
+
+
+@pytest.mark.parametrize("how", ["leaves", "asks again"])
+async def test_who_leaves_or_asks_again_ends_the_command(how: str, tmp_path: Path) -> None:
+    note = f"import os\nopen({str(tmp_path / 'pid')!r}, 'a').write(f'{{os.getpid()}}\\n')"
+    explanations = _explaining(note + _STEPS.format(str(tmp_path), 0))
+    async with serving(StandIn(), explanations=explanations) as served:
+        path = f"{served.address}/api/explain/job/team-a/train"
+        response = await served.client.get(path, headers=_LINES)
+        await response.content.readline()
+        if how == "leaves":
+            response.close()
+        else:
+            async with served.client.get(path, headers=_LINES) as again:
+                await again.content.readline()
+                ended = [json.loads(each) async for each in response.content]
+                assert ended == [{"error": "another explanation was requested"}]
+                (tmp_path / "go").touch()
+                assert [json.loads(each) async for each in again.content] == [{"complete": True}]
+        first = int((tmp_path / "pid").read_text().split()[0])
+        assert await asyncio.to_thread(_ends, first)
 
 
 async def test_a_plan_that_cannot_be_made_is_told_as_the_command_does() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
@@ -12,6 +13,7 @@ from reprieve.answers.explanation import answer_of
 from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import POD_GROUPS, Asked, nearest
 from reprieve.answers.missing_members import with_missing_members
+from reprieve.answers.partial import Partial
 from reprieve.answers.preemptions.displacements import concerning, of_victim, others_for, records
 from reprieve.answers.preemptions.known_notices import with_notices
 from reprieve.answers.preemptions.reported_disruptions import completed, disruptions_of
@@ -41,8 +43,9 @@ async def answer(
     operator_namespace: str,
     diagnose: Diagnose | None = None,
     history: bool = False,
+    partial: Partial | None = None,
 ) -> Answer:
-    """Return what became of the object.
+    """Return what became of the object. `partial`: shows what is known before the planes decide.
 
     Raises:
         UsageError: it never existed as far as anybody knows, or the caller may not read it.
@@ -63,23 +66,29 @@ async def answer(
     disruptions = await disruptions_of(reading, unit)
     displaced = completed(of_victim(unit, reported, names), disruptions)
     displaced = await with_notices(reading, unit, displaced)
+
+    def found_out(standing: Standing, decided: Decided | None) -> Answer:
+        return answer_of(
+            Findings(
+                unit=unit,
+                standing=standing,
+                now=reading.now,
+                decided=decided,
+                displaced=displaced,
+                others=others_for(unit, reported, names),
+                limits=_limits(reading, decided),
+                unknown=_unknown_things(reading, displaced, history, decided),
+                history=history,
+            )
+        )
+
     decided = None
     if diagnose is not None and standing.reported is not None:
+        if partial is not None:
+            partial.begin(functools.partial(found_out, standing))
         decided = await diagnose(unit, standing.reported.plane)
     standing, decided = await with_missing_members(reading, unit, standing, decided)
-    return answer_of(
-        Findings(
-            unit=unit,
-            standing=standing,
-            now=reading.now,
-            decided=decided,
-            displaced=displaced,
-            others=others_for(unit, reported, names),
-            limits=_limits(reading, decided),
-            unknown=_unknown_things(reading, displaced, history, decided),
-            history=history,
-        )
-    )
+    return found_out(standing, decided)
 
 
 async def _object(reading: Reading, asked: Asked, namespace: str) -> Json | None:

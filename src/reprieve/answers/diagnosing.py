@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, process_time
 from typing import Final
 
@@ -81,11 +82,13 @@ async def asked_of_planes(
     deciders: Deciders,
     asking: float,
     client: Reader | None = None,
+    report: Callable[[Decided], None] = lambda decided: None,
 ) -> Decided:
     """Return what the planes of a run state of a unit, which waits in one of them.
 
     For so many seconds of processor time (`asking`) the cluster is decided about again; `client`
-    reads what turns out to be missing then, None of a stored snapshot.
+    reads what turns out to be missing then, None of a stored snapshot. `report` is called with what
+    they have found so far.
     """
     snapshot = run.overlay.snapshot
     needed = _DECIDED_ON.get(plane)
@@ -97,7 +100,9 @@ async def asked_of_planes(
             notes=(reported,),
             hidden=hidden(snapshot),
         )
-    diagnosis = await _diagnosis(unit, run, plane)
+    unseen, unknown = tuple(unseen_texts(snapshot)), hidden(snapshot)
+    so_far = partial(Decided, snapshot.at, unseen=unseen, hidden=unknown)
+    diagnosis = await _diagnosis(unit, run, plane, lambda found: report(so_far(found)))
     starts = None if diagnosis is not None else start_in(unit, run)
     owner, together = _owner(unit, run)
     estimate, idle = None, None
@@ -120,9 +125,9 @@ async def asked_of_planes(
         snapshot.at,
         diagnosis,
         starts,
-        tuple(unseen_texts(snapshot)),
+        unseen,
         tuple(notes),
-        hidden(snapshot),
+        unknown,
         estimate,
         idle,
         owner,
@@ -156,11 +161,15 @@ def _pod_sets(unit: Unit) -> list[Json]:
     return [] if unit.workload is None else list(unit.workload["spec"].get("podSets") or ())
 
 
-async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
+async def _diagnosis(
+    unit: Unit, run: Run, plane: Plane, report: Callable[[Diagnosis], None]
+) -> Diagnosis | None:
     namespace = namespace_of(unit.asked)
     for each in run.planes:
         if plane is Plane.QUOTA and isinstance(each, QuotaPlane) and unit.workload is not None:
             name = name_of(unit.workload)
+            if first := await each.waiting.diagnosis(namespace, name):
+                report(first)
             return await each.waiting.diagnosis(namespace, name, fixes=True)
         if plane is Plane.SCHEDULING and isinstance(each, SchedulingPlane):
             over, classes = (
@@ -178,6 +187,7 @@ async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
                     classes=classes,
                     imposed=imposed,
                     stop=over,
+                    report=report,
                 )
                 if found is not None:
                     return found

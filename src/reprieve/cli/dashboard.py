@@ -106,14 +106,13 @@ async def _serve(options: _Options, history: History, metrics_port: int | None) 
     page = serve_page(
         reader,
         clock,
-        Listening(_LOOPBACK, options.port),
+        Listening(_LOOPBACK, options.port, metrics=metrics_port),
         LocalDoor(token, _user()),
         Plans(with_kubeconfig(options.kubeconfig, options.context)),
         cluster=connection.context or connection.server,
         namespaces=options.namespaces or (connection.namespace,),
         operator_namespace=operator_home,
         history=history,
-        metrics_port=metrics_port,
     )
     try:
         async with page as port:

@@ -22,11 +22,12 @@ from reprieve.answers.decided import Decided
 from reprieve.answers.document import Answer
 from reprieve.answers.kinds import Asked, asked_of
 from reprieve.answers.layout import Style, lines_of, safe
+from reprieve.answers.partial import Partial
 from reprieve.answers.preemptions.past import answer_of_past
 from reprieve.answers.sources import ClusterSource, SnapshotSource
 from reprieve.answers.unit import Unit
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.options.explain_options import Options, print_document
+from reprieve.cli.options.explain_options import Options, partial_line, print_document
 from reprieve.cli.options.live_names import subjects
 from reprieve.cli.options.operator_option import OPERATOR_VARIABLE
 from reprieve.cli.sessions.reading import reading_client
@@ -40,7 +41,8 @@ from reprieve.units.errors import UsageError
 
 __all__ = ["explain"]
 
-_FORMS: Final = ("text", "json", "yaml")
+_FORMS: Final = ("text", "json", "yaml", "jsonl")
+_LINES: Final = "jsonl"
 _DECIDING: Final = "deciding on a copy of the cluster"
 
 
@@ -53,7 +55,15 @@ _DECIDING: Final = "deciding on a copy of the cluster"
     f"${OPERATOR_VARIABLE}, else the one that has it."
 )
 @click.option("--history", is_flag=True, help="List every displacement of this lineage.")
-@click.option("-o", "--output", "form", default="text", metavar="FORM", help="text, json or yaml.")
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    default="text",
+    metavar="FORM",
+    help="text, json or yaml; jsonl: partial answers as they are found, then the complete one, a "
+    "JSON object on each line.",
+)
 @click.option(
     "--workload",
     metavar="NAMESPACE/NAME",
@@ -162,12 +172,15 @@ async def _of_cluster(asked: Asked, options: Options, progress: Progress) -> Ans
     client = reading_client(connection, clock)
     namespace = options.namespace or connection.namespace
 
+    streamed = options.form == _LINES
+    partial = Partial(partial_line if streamed else lambda answer: None)
+
     async def diagnose(unit: Unit, plane: Plane) -> Decided | None:
         """Return what the planes state; most questions are answered without them."""
         progress(_DECIDING)
         from reprieve.cli.sessions.asking_planes import PlanesOfCluster
 
-        return await PlanesOfCluster(client, clock, namespace)(unit, plane)
+        return await PlanesOfCluster(client, clock, namespace, partial.decided)(unit, plane)
 
     try:
         return await answer(
@@ -177,6 +190,7 @@ async def _of_cluster(asked: Asked, options: Options, progress: Progress) -> Ans
             operator_namespace=options.operator_namespace,
             diagnose=diagnose,
             history=options.history,
+            partial=partial if streamed else None,
         )
     except ApiError as failure:
         raise UsageError(safe(str(failure))) from None

@@ -199,14 +199,13 @@ async def _serve(options: _Options, history: History, metrics_port: int | None) 
             page = serve_page(
                 Reader(transport),
                 clock,
-                Listening(options.listen or None, options.port, _names(options), tls),
+                Listening(options.listen or None, options.port, _names(options), tls, metrics_port),
                 _door(options, transport, clock, api_audience(await connection.headers())),
                 Plans(_plan_rights(options, connection)),
                 cluster=options.cluster or connection.context or "cluster",
                 namespaces=options.namespaces,
                 operator_namespace=options.operator_namespace,
                 history=history,
-                metrics_port=metrics_port,
                 objects=None if options.open_to_all else Objects(as_who_asks(connection, clock)),
             )
             async with page as port:

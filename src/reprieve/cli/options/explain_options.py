@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import yaml
 from reprieve.answers.document import Answer
 from reprieve.cli.options.operator_option import operator_namespace
 
-__all__ = ["Options", "print_document"]
+__all__ = ["Options", "partial_line", "print_document"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,19 @@ class Options:
 def print_document(found: Answer, form: str) -> None:
     """Print an answer as JSON or YAML."""
     document = msgspec.to_builtins(found)
-    if form == "json":
+    if form == "jsonl":
+        _print_line({"complete": True, "answer": document})
+    elif form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     else:
         click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip())
+
+
+def partial_line(found: Answer) -> None:
+    """Print a partial answer as a line of JSON, at once."""
+    _print_line({"complete": False, "answer": found})
+
+
+def _print_line(document: object) -> None:
+    click.echo(msgspec.json.encode(document).decode())
+    sys.stdout.flush()

@@ -6,6 +6,7 @@ all planes are imported, which takes as long as their answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import process_time
 
@@ -35,6 +36,7 @@ class PlanesOfCluster:
     client: Client
     clock: Clock
     namespace: str
+    report: Callable[[Decided], None] = lambda decided: None
 
     async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
         """Return their diagnosis of a unit; None where they cannot decide here."""
@@ -47,7 +49,9 @@ class PlanesOfCluster:
             since = process_time()
             run = await decided(self.client, snapshot, deciders)
             asking = affordable(process_time() - since)
-            return await asked_of_planes(unit, run, plane, deciders, asking, self.client)
+            return await asked_of_planes(
+                unit, run, plane, deciders, asking, self.client, self.report
+            )
         except (Forbidden, Undecided) as failure:
             return Decided(self.clock.wall(), notes=(f"The planes cannot decide: {failure}.",))
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Final
 
 import numpy as np
@@ -128,10 +128,12 @@ def fixes_for(
     most: int = MOST_DECISIONS,
     *,
     stop: Callable[[], bool] = lambda: False,
+    report: Callable[[tuple[Fix, ...]], None] = lambda fixes: None,
 ) -> tuple[Fix, ...]:
     """Return the changes that help, the smallest first; none is an answer, too.
 
     `stop` states that nothing more is to be tried: what was found until then is returned.
+    `report` is called with all that was found so far, after each change that helps.
     """
     pods = [uid for uid in question.unit.pods if uid in question.snapshot.pending]
     if found.reason in _NOTHING_TRIED or not pods:
@@ -139,13 +141,16 @@ def fixes_for(
     asking = _Asking(most, stop)
     if found.reason is Reason.GROUP_INCOMPLETE:
         return tuple(_fewer_pods(asking, question, len(pods)))
-    fixes = [
-        *_waiting(asking, question, found),
-        *_fewer_pods(asking, question),
-        *_fewer_devices(asking, question, found),
-        *_constraints(asking, question, found),
-        *_priorities(asking, question),
-    ]
+    fixes: list[Fix] = []
+    for fix in chain(
+        _waiting(asking, question, found),
+        _fewer_pods(asking, question),
+        _fewer_devices(asking, question, found),
+        _constraints(asking, question, found),
+        _priorities(asking, question),
+    ):
+        fixes.append(fix)
+        report(tuple(fixes))
     return tuple(fixes or _pairs(asking, question, found))
 
 

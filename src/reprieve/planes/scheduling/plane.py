@@ -15,7 +15,7 @@ from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import GroupRow, PodRow
-from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.model import Diagnosis, Fix
 from reprieve.engine.diagnosis.scheduling_figures import with_figures
 from reprieve.engine.diagnosis.scheduling_fixes import Question, fixes_for
 from reprieve.engine.disruptions.ledger import Displacement
@@ -219,6 +219,7 @@ class SchedulingPlane:
         classes: Sequence[tuple[int, str]] = (),
         imposed: frozenset[str] = frozenset(),
         stop: Callable[[], bool] = lambda: False,
+        report: Callable[[Diagnosis], None] = lambda diagnosis: None,
     ) -> Diagnosis | None:
         """Return why a `Pod`, `PodGroup` or `CompositePodGroup` waits, with figures.
 
@@ -226,7 +227,8 @@ class SchedulingPlane:
         what its group waits for. `fixes`: with changes that would help, for which the engine
         decides up to 20 times, until `stop` says that it has been long enough; `classes` are values
         and names of priority classes to try, as they are not watched; `imposed` are keys of node
-        selectors that others set for its pods. Nothing is written.
+        selectors that others set for its pods. With `fixes` `report` is called with the diagnosis
+        before any is tried, and after each that helps. Nothing is written.
         """
         found = self.waiting.unit(kind, namespace, name)
         if found is None:
@@ -235,9 +237,15 @@ class SchedulingPlane:
         policy, unit, now = question.policy, question.unit, question.now
         known = self.waiting.with_deadline(found)
         reported = with_figures(question.snapshot, policy, unit, known, now=now)
-        return (
-            replace(reported, fixes=fixes_for(question, reported, stop=stop)) if fixes else reported
-        )
+        if not fixes:
+            return reported
+        report(reported)
+
+        def helping(found: tuple[Fix, ...]) -> None:
+            report(replace(reported, fixes=found))
+
+        helpful = fixes_for(question, reported, stop=stop, report=helping)
+        return replace(reported, fixes=helpful)
 
     def _question(self, waiting: WaitingUnit) -> Question:
         context = self.context

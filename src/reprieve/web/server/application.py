@@ -36,7 +36,7 @@ from reprieve.web.server.guarding import Misdirected, add_headers, guard
 from reprieve.web.server.objects import Objects
 from reprieve.web.server.packing import json_answer
 from reprieve.web.server.planning import Plans, Question
-from reprieve.web.server.streams import CHECKED, send_stream
+from reprieve.web.server.streams import CHECKED, LINES, send_lines, send_stream
 from reprieve.web.tables import NotFound, Viewer
 
 __all__ = ["Site", "application"]
@@ -165,12 +165,13 @@ class _Routes:
         question = await _body(request, Question)
         return json_answer(request, await self._site.plans.ask(question, visit))
 
-    async def explain(self, request: web.Request) -> web.Response:
+    async def explain(self, request: web.Request) -> web.StreamResponse:
         visit = await self._site.door.visit(request)
-        asked = request.match_info
-        answer = await self._explanations.ask(
-            asked["kind"], asked["namespace"], asked["name"], visit
-        )
+        kind, namespace, name = (request.match_info[p] for p in ("kind", "namespace", "name"))
+        if LINES in request.headers.get("Accept", ""):
+            lines = self._explanations.watch(kind, namespace, name, visit)
+            return await send_lines(request, lines)
+        answer = await self._explanations.ask(kind, namespace, name, visit)
         return json_answer(request, answer)
 
     async def object(self, request: web.Request) -> web.Response:

@@ -12,8 +12,9 @@ import contextlib
 import resource
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ _TIME_S: Final = 60.0
 _MEMORY_GIB: Final = 2
 _FIRST_TO_GO: Final = "1000"  # the highest that oom_score_adj takes
 _LONGEST_ERROR: Final = 4_000
+_LONGEST_LINE: Final = 4 * 2**20
 #: The exit code of a command that was asked what it cannot answer.
 _USAGE: Final = 2
 
@@ -40,7 +42,6 @@ Rights = Callable[[Visit], AbstractAsyncContextManager[Sequence[str]]]
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     code: int
-    output: bytes
     errors: str
 
 
@@ -59,6 +60,7 @@ class Commands:
         self._what = what
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._waiting = 0
+        self._streams: dict[str, asyncio.Event] = {}
 
     async def ask(self, arguments: Sequence[str], given: bytes, visit: Visit) -> bytes:
         """Return what the command prints; `given` is its standard input.
@@ -67,16 +69,73 @@ class Commands:
             UsageError: the command cannot answer that.
             ReprieveError: there is no answer; the message states why.
         """
+        async with (
+            self._turn(visit) as options,
+            self._started((*arguments, *options)) as process,
+        ):
+            output, errors = await process.communicate(given)
+        self._check(process, errors, visit)
+        return output
+
+    async def lines(self, arguments: Sequence[str], visit: Visit) -> AsyncGenerator[bytes]:
+        """Yield the lines that the command prints, as it prints them; to be closed by the caller.
+
+        Each viewer has one at a time: the next one ends the one before.
+
+        Raises:
+            UsageError: the command cannot answer that.
+            ReprieveError: there is no answer, or the viewer began another one.
+        """
+        ended = self._streams.pop(visit.name, None)
+        if ended is not None:
+            ended.set()
+        mine = self._streams[visit.name] = asyncio.Event()
+        try:
+            async with self._turn(visit) as options:
+                async with self._started((*arguments, *options), _LONGEST_LINE) as process:
+                    assert process.stdout is not None and process.stderr is not None
+                    errors = asyncio.create_task(process.stderr.read(_LONGEST_LINE))
+                    while line := await self._line(process.stdout, mine):
+                        yield line
+                    await process.wait()
+                self._check(process, await errors, visit)
+        finally:
+            if self._streams.get(visit.name) is mine:
+                del self._streams[visit.name]
+
+    async def _line(self, output: asyncio.StreamReader, ended: asyncio.Event) -> bytes:
+        reading = asyncio.create_task(output.readline())
+        over = asyncio.create_task(ended.wait())
+        try:
+            await asyncio.wait({reading, over}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.is_set():
+                raise ReprieveError(f"another {self._what} was requested")
+            try:
+                return reading.result()
+            except ValueError:
+                raise ReprieveError(f"the {self._what} has a line that is too long") from None
+        finally:
+            reading.cancel()
+            over.cancel()
+
+    @asynccontextmanager
+    async def _turn(self, visit: Visit) -> AsyncIterator[Sequence[str]]:
+        """Wait for a turn, and give the options that carry the viewer's rights."""
         if self._waiting >= _WAITING:
             raise ReprieveError(f"many {self._what}s are being made; try again in a minute")
         self._waiting += 1
         try:
             async with self._turns, self._rights(visit) as options:
-                outcome = await self._run((*arguments, *options), given)
+                yield options
         finally:
             self._waiting -= 1
+
+    def _check(self, process: Process, printed: bytes, visit: Visit) -> None:
+        """Raise what a command that failed states."""
+        assert process.returncode is not None
+        outcome = _Outcome(process.returncode, printed.decode(errors="replace"))
         if outcome.code == 0:
-            return outcome.output
+            return
         if outcome.code == -signal.SIGKILL or "MemoryError" in outcome.errors:
             raise ReprieveError(
                 f"the {self._what} needs more memory than there is for it here, {_MEMORY_GIB} GiB "
@@ -93,18 +152,23 @@ class Commands:
             raise UsageError(text)
         raise ReprieveError(text or f"the {self._what} could not be made")
 
-    async def _run(self, arguments: Sequence[str], given: bytes) -> _Outcome:
+    @asynccontextmanager
+    async def _started(
+        self, arguments: Sequence[str], longest: int = 2**16
+    ) -> AsyncIterator[Process]:
+        """Give a running command, which ends with the block at the latest."""
         process = await asyncio.create_subprocess_exec(
             *self._command,
             *arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            limit=longest,
         )
         _bound_memory(process.pid)
         try:
             async with asyncio.timeout(_TIME_S):
-                output, errors = await process.communicate(given)
+                yield process
         except TimeoutError:
             raise ReprieveError(
                 f"the {self._what} was not made within {_TIME_S:.0f} s; the command has no such "
@@ -115,8 +179,6 @@ class Commands:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
-        assert process.returncode is not None
-        return _Outcome(process.returncode, output, errors.decode(errors="replace"))
 
 
 def _bound_memory(process: int) -> None:

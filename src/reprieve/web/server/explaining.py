@@ -1,13 +1,14 @@
 """`GET /api/explain/KIND/NAMESPACE/NAME`: the answer of `reprieve explain -o json`.
 
-It is asked with the rights of who looks: why the work waits, who holds what it lacks, and changes
-that the engine has tried.
+Requests that accept `application/x-ndjson` get it in parts: a line for each, as `-o jsonl` prints
+them, and one with `error` where no complete one follows. It is made with the viewer's rights: why
+the work waits, who holds what it lacks, and changes that the engine has tried.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from kubeworld.units.untrusted import Form
@@ -44,6 +45,20 @@ class Explanations:
             UsageError: there is no such kind, or it cannot be answered.
             ReprieveError: there is no answer; the message states why.
         """
+        asked = (*self._asked(kind, namespace, name, visit), "-o", "json")
+        return await self._commands.ask(asked, b"", visit)
+
+    def watch(self, kind: str, namespace: str, name: str, visit: Visit) -> AsyncGenerator[bytes]:
+        """Return the lines of `-o jsonl`: partial answers as they are found, then the complete one.
+
+        Raises:
+            NotFound, UsageError: as of `ask`.
+            ReprieveError: as of `ask`, while it is iterated.
+        """
+        asked = (*self._asked(kind, namespace, name, visit), "-o", "jsonl")
+        return self._commands.lines(asked, visit)
+
+    def _asked(self, kind: str, namespace: str, name: str, visit: Visit) -> tuple[str, ...]:
         for each in (kind, namespace, name):
             if not _NAME.fullmatch(each):
                 raise UsageError("accepted: /api/explain/KIND/NAMESPACE/NAME, such as job/team-a/x")
@@ -51,5 +66,4 @@ class Explanations:
             raise NotFound(f"no {kind} {namespace}/{name}")
         if PREEMPTIONS in asked_of(f"{kind}/{name}").resources:
             raise UsageError("a preemption has a page of its own")
-        asked = (f"{kind}/{name}", "--namespace", namespace, "-o", "json")
-        return await self._commands.ask(asked, b"", visit)
+        return f"{kind}/{name}", "--namespace", namespace

@@ -11,10 +11,18 @@ import contextlib
 import logging
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -63,12 +71,14 @@ class Listening:
         port: 0 takes a free one.
         names: as which this server is known; None answers to all, an empty one to loopback names.
         tls: None for plain HTTP.
+        metrics: port of the sums of samples; None serves none, 0 takes a free one.
     """
 
     host: str | None
     port: int
     names: Collection[str] | None = ()
     tls: ssl.SSLContext | None = None
+    metrics: int | None = None
 
 
 Home = Callable[[Reader], Awaitable[str]]
@@ -86,7 +96,6 @@ async def serve_page(
     namespaces: Sequence[str] = (),
     operator_namespace: str | Home = DEFAULT_NAMESPACE,
     history: History | None = None,
-    metrics_port: int | None = None,
     objects: Objects | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the end of the block; gives the port.
@@ -128,17 +137,8 @@ async def serve_page(
     tasks = [asyncio.create_task(each) for each in work]
     try:
         await _filled(found, clock)
-        await runner.setup()
-        assert runner.server is not None
-        tasks.append(asyncio.create_task(keep_sampling(mirror, clock)))
-        if mirror.history.elsewhere is not None:
-            tasks.append(asyncio.create_task(mirror.history.elsewhere.keep_asking()))
-        async with (
-            _metrics(mirror.history, where.host, metrics_port),
-            listening(
-                connections, runner.server, where.host, where.port, where.tls, "--port"
-            ) as port,
-        ):
+        tasks += [asyncio.create_task(each) for each in _keeping(mirror, clock)]
+        async with _metrics(mirror.history, where), _listening(runner, connections, where) as port:
             yield port
     finally:
         for task in tasks:
@@ -147,15 +147,35 @@ async def serve_page(
         await runner.cleanup()
 
 
+def _keeping(mirror: Mirror, clock: Clock) -> Iterator[Coroutine[Any, Any, None]]:
+    """Yield what keeps the history, which begins once there is something to sample."""
+    yield keep_sampling(mirror, clock)
+    if mirror.history.elsewhere is not None:
+        yield mirror.history.elsewhere.keep_asking()
+
+
 @asynccontextmanager
-async def _metrics(history: History, host: str | None, port: int | None) -> AsyncIterator[None]:
+async def _listening(
+    runner: web.AppRunner, connections: Connections, where: Listening
+) -> AsyncIterator[int]:
+    """Listen until the end of the block; gives the port."""
+    await runner.setup()
+    assert runner.server is not None
+    async with listening(
+        connections, runner.server, where.host, where.port, where.tls, "--port"
+    ) as port:
+        yield port
+
+
+@asynccontextmanager
+async def _metrics(history: History, where: Listening) -> AsyncIterator[None]:
     """Serve the sums of samples until the end of the block, where a port is given."""
-    if port is None:
+    if where.metrics is None:
         yield
         return
     registry = CollectorRegistry()
     registry.register(history.series)
-    async with serve_telemetry(registry, tuple, tuple, port, host) as found:
+    async with serve_telemetry(registry, tuple, tuple, where.metrics, where.host) as found:
         log.info("metrics of teams are served on port %d", found)
         yield
 

@@ -25,12 +25,14 @@ from reprieve.web.server.door import Door, TooManyAttempts, Unauthenticated, Unv
 from reprieve.web.server.packing import Packer, accepts_gzip
 from reprieve.web.tables import NotFound
 
-__all__ = ["CHECKED", "send_stream"]
+__all__ = ["CHECKED", "LINES", "send_lines", "send_stream"]
 
 log: Final = logging.getLogger(__name__)
 
 _Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 
+#: The type of an answer that comes in lines of JSON.
+LINES: Final = "application/x-ndjson"
 #: How often it is asked whether a reader may still see what is sent.
 CHECKED: Final = 30 * SECOND
 #: A reader that takes nothing for so long is gone.
@@ -94,6 +96,28 @@ async def send_stream(
         except* Exception:
             # The answer has begun, so that no other can take its place.
             log.exception("a stream ended with an error: %s", request.path)
+            _hang_up(request)
+    return response
+
+
+async def send_lines(request: web.Request, lines: AsyncGenerator[bytes]) -> web.StreamResponse:
+    """Answer with lines as they come; a reader who leaves ends their source.
+
+    Before the first line its error is answered instead, later as a last line with `error`.
+    """
+    async with aclosing(lines):
+        first = await anext(lines, b"")
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "Content-Type": LINES}
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        try:
+            await _write_patiently(response.write, first)
+            async for line in lines:
+                await _write_patiently(response.write, line)
+        except ReprieveError as failure:
+            error = msgspec.json.encode({"error": str(failure)})
+            await _write_patiently(response.write, error + b"\n")
+        except (ConnectionError, TimeoutError):
             _hang_up(request)
     return response
 

@@ -3,11 +3,13 @@
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { address, preemptionPath, queuePath, to } from "../address.ts";
 import { Age, Moment, UnitLink, Word } from "../cells.tsx";
 import { duration, number } from "../format.ts";
 import { Facts, Rest } from "../generic.tsx";
 import { Life } from "../life.tsx";
+import { LINES, linesOf } from "../lines.ts";
 import { Objects } from "../objects.tsx";
 import { Title, gpuHours, plural } from "../parts.tsx";
 import { DataTable, type Row, rowOf } from "../table.tsx";
@@ -90,15 +92,32 @@ function Helps(): JSX.Element {
   const { kind = "", namespace = "", name = "" } = address.value.subject;
   const answer = useSignal<JsonObject | null>(null);
   const said = useSignal("");
+  const leaving = useRef<AbortController | null>(null);
+  // Who leaves the page, or looks at another one, ends the engine's work for it.
+  useEffect(() => () => leaving.current?.abort(), [kind, namespace, name]);
   const ask = async (): Promise<void> => {
+    const mine = (leaving.current = new AbortController());
     said.value = "The engine decides on a copy of the cluster\u2026";
+    answer.value = null;
     try {
       const path = [kind, namespace, name].map(encodeURIComponent).join("/");
-      const found = await fetch(`/api/explain/${path}`);
-      said.value = found.ok ? "" : await errorOf(found);
-      answer.value = found.ok ? ((await found.json()) as JsonObject) : null;
+      const found = await fetch(`/api/explain/${path}`, { headers: { Accept: LINES }, signal: mine.signal });
+      if (!found.ok) {
+        said.value = await errorOf(found);
+        return;
+      }
+      let end = "The server ended the answer early.";
+      for await (const line of linesOf(found)) {
+        if (line["error"]) end = textOf(line["error"]);
+        if (!isObject(line["answer"])) continue;
+        answer.value = line["answer"];
+        const helps = stepsOf(line["answer"]).length;
+        said.value = `Trying changes on a copy of the cluster, ${helps} so far\u2026`;
+        if (line["complete"] === true) end = "";
+      }
+      said.value = end;
     } catch {
-      said.value = "The server does not answer.";
+      if (!mine.signal.aborted) said.value = "The server does not answer.";
     }
   };
   const list = (field: string): JsonObject[] => {
@@ -118,7 +137,7 @@ function Helps(): JSX.Element {
           <p>{textOf(answer.value["verdict"])}</p>
           <Facts values={Object.fromEntries(list("evidence").map((each) => [textOf(each["name"]), textOf(each["text"])]))} />
           <ol>
-            {list("nextSteps").map((each, index) => (
+            {stepsOf(answer.value).map((each, index) => (
               <li key={index}>{textOf(each["text"])} {each["command"] && <code>{textOf(each["command"])}</code>}</li>
             ))}
           </ol>
@@ -128,6 +147,11 @@ function Helps(): JSX.Element {
     </>
   );
 }
+
+const stepsOf = (answer: JsonObject): JsonObject[] => {
+  const found = answer["nextSteps"];
+  return Array.isArray(found) ? found.filter(isObject) : [];
+};
 
 const present = (values: Record<string, Json | ComponentChildren>): Record<string, Json | ComponentChildren> =>
   Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null && value !== "" && value !== undefined));
