@@ -13,7 +13,6 @@ from reprieve.answers.explanation import answer_of
 from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import POD_GROUPS, Asked, nearest
 from reprieve.answers.missing_members import with_missing_members
-from reprieve.answers.partial import Partial
 from reprieve.answers.preemptions.displacements import concerning, of_victim, others_for, records
 from reprieve.answers.preemptions.known_notices import with_notices
 from reprieve.answers.preemptions.reported_disruptions import completed, disruptions_of
@@ -27,12 +26,34 @@ from reprieve.engine.plan import Plane
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.units.errors import UsageError
 
-__all__ = ["Diagnose", "answer"]
+__all__ = ["Diagnose", "Partial", "answer"]
 
 #: Asks who decides why a unit waits; None where they cannot state.
 Diagnose = Callable[[Unit, Plane], Awaitable[Decided | None]]
 
 _RECORDS: Final = PREEMPTIONS.qualified
+
+
+class Partial:
+    """Passes on answers that are not complete yet. `show`: gets each of them.
+
+    The first one is what the objects state; then follow the diagnosis of the planes and each change
+    that was tried and helps. Each replaces the one before it, and the complete answer the last.
+    """
+
+    def __init__(self, show: Callable[[Answer], None]) -> None:
+        self._show = show
+        self._of: Callable[[Decided | None], Answer] | None = None
+
+    def begin(self, of: Callable[[Decided | None], Answer]) -> None:
+        """Show what the objects state. `of` makes the answer of what the planes decided so far."""
+        self._of = of
+        self._show(of(None))
+
+    def decided(self, decided: Decided) -> None:
+        """Show the answer with what the planes have decided so far."""
+        if self._of is not None:
+            self._show(self._of(decided))
 
 
 async def answer(

@@ -20,6 +20,7 @@ from reprieve.answers.starting import estimate_of, start_in
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.answers.unseen import hidden, unseen_texts
 from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.reasons import BEYOND_EVICTION
 from reprieve.engine.idle.resources import is_gpu
 from reprieve.engine.plan import Plane
 from reprieve.kube.reader import Reader
@@ -109,7 +110,8 @@ async def asked_of_planes(
     if diagnosis is not None:
         over = spent(asking)
         estimate = await estimate_of(unit, run, plane, diagnosis, deciders, client, over)
-        if owner is not Plane.QUOTA and _asks_for_gpus(unit, deciders):
+        gains = owner is not Plane.QUOTA and diagnosis.reason not in BEYOND_EVICTION
+        if gains and _asks_for_gpus(unit, deciders):
             idle = idle_reason(run, unit.uids)
     notes = list(run.troubles)
     if not run.rest:

@@ -17,12 +17,11 @@ import click
 
 from kubeworld.units.clock import SystemClock
 from kubeworld.units.instants import Nanos, parse_instant
-from reprieve.answers.asking import answer
+from reprieve.answers.asking import Partial, answer
 from reprieve.answers.decided import Decided
 from reprieve.answers.document import Answer
 from reprieve.answers.kinds import Asked, asked_of
 from reprieve.answers.layout import Style, lines_of, safe
-from reprieve.answers.partial import Partial
 from reprieve.answers.preemptions.past import answer_of_past
 from reprieve.answers.sources import ClusterSource, SnapshotSource
 from reprieve.answers.unit import Unit

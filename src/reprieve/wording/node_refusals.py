@@ -121,6 +121,8 @@ def _verb(refusal: NodeRefusal, one: bool) -> str:
             return f"{be} too small: {size}"
         case Refused.PORT:
             return f"{has} host port {subject} in use"
+        case Refused.VOLUME:
+            return f"{do} not reach its PersistentVolume {subject}"
         case Refused.TOGETHER:
             return f"{be} refused by {subject}"
         case _:
@@ -174,6 +176,10 @@ def _step(refusal: NodeRefusal) -> str:
             return f"Name a node that exists, or drop the requirement for {subject}."
         case Refused.PORT:
             return f"Use another `hostPort` than {subject}, or none."
+        case Refused.VOLUME:
+            return (
+                f"Add nodes that reach PersistentVolume {subject}, or use a claim of another one."
+            )
         case _:
             return ""
 
@@ -195,21 +201,31 @@ def _claim(refusal: NodeRefusal) -> str:
                 f"PersistentVolumeClaim {namespace}/{claim} is bound to PersistentVolume {volume}, "
                 "which does not exist"
             )
+        case Rejection.CLAIM_UNBOUND:
+            namespace, claim, kind = [*refusal.subject.split("/"), ""][:3]
+            name = f"PersistentVolumeClaim {namespace}/{claim}"
+            why = f"StorageClass {kind} does not exist" if kind else "it has no volume yet"
+            return f"{name} is not bound: {why}"
         case _:
             return reason_text(reason)
 
 
 def _claim_step(refusal: NodeRefusal) -> str:
     reason = refusal.reason or Reason(Rejection.CLAIM_UNBOUND)
-    namespace, _, claim = refusal.subject.partition("/")
+    namespace, claim, other = [*refusal.subject.split("/"), "", ""][:3]
     match reason.rejection:
         case Rejection.CLAIM_MISSING:
             return (
                 f"Create PersistentVolumeClaim {claim} in namespace {namespace}, or correct "
                 "`persistentVolumeClaim.claimName` in the pod's volumes."
             )
+        case Rejection.CLAIM_UNBOUND if other:
+            return (
+                f"Create StorageClass {other}, or create the claim with a `storageClassName` that "
+                "exists."
+            )
         case Rejection.CLAIM_UNBOUND:
-            return f"See why its claims are not bound: `kubectl -n {namespace} get pvc`."
+            return f"See why it is not bound: `kubectl -n {namespace} describe pvc {claim}`."
         case _:
             return (
                 f"See the claim: `kubectl -n {namespace} describe pvc {claim.partition('/')[0]}`."

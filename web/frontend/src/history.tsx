@@ -86,7 +86,6 @@ export function History({ by, scrub }: { by: "team" | "queue"; scrub?: boolean }
       </header>
       {error && <p class="empty" role="status">{error}</p>}
       {state && textOf(state.values["source"]) && <p class="count source">{textOf(state.values["source"])}</p>}
-      {state && textOf(state.values["source"]) && <p class="note source">{textOf(state.values["source"])}</p>}
       {!state && !error && <p class="empty">Loading…</p>}
       {state && <Drawn state={state} unit={unit} scrub={scrub ?? false} lost={measure === "lost"} />}
       {scrub && state && <Scrubber values={state.values} />}

@@ -19,8 +19,9 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.arrays import I64, Mask
-from reprieve.engine.cluster.rows import NodeRow, NodeTerm, PodClass, Taint
+from reprieve.engine.cluster.rows import Kind, NodeRow, NodeTerm, PodClass, Taint
 from reprieve.engine.cluster.snapshot import Pending
+from reprieve.engine.cluster.storage import VolumeRow, claim_name
 from reprieve.engine.diagnosis.refusals import NodeRefusal, Refused
 from reprieve.engine.diagnosis.scheduling import STATIC, TOGETHER
 from reprieve.engine.placement.filters.dynamic.device_extended import extended_requests
@@ -148,10 +149,26 @@ class _Refusing:
                 return Refused.SIZE, ""
             case Rejection.PORTS:
                 return Refused.PORT, ", ".join(str(each.port) for each in entry.host_ports)
+            case Rejection.VOLUME_AFFINITY if volume := self._volume(node):
+                return Refused.VOLUME, volume
             case _ if rejection in TOGETHER:
                 return Refused.TOGETHER, _rule_text(rejection, entry)
             case _:
                 return Refused.OTHER, rejection.name
+
+    def _volume(self, node: NodeRow) -> str:
+        """Return the volume of the pod that a node does not reach, with its terms."""
+        tables, row = self._simulation.snapshot.tables, self._pending.row
+        claims, volumes = tables.get(Kind.CLAIM, {}), tables.get(Kind.VOLUME, {})
+        selection = selection_of(self._simulation)
+        place = self._simulation.snapshot.node_index[node.name]
+        for use in self._entry.volumes:
+            claim = claims.get((row.namespace, claim_name(use, row.name)))
+            volume: VolumeRow | None = None if claim is None else volumes.get(("", claim.volume))
+            terms = () if volume is None else volume.node_affinity or ()
+            if volume is not None and terms and not selection.nodes_of_terms(terms)[place]:
+                return f"{volume.name} ({_terms_text(terms)})"
+        return ""
 
     def _too_small(self, places: Sequence[int], names: tuple[str, ...]) -> NodeRefusal:
         """Return what these nodes are too small for: the resource that most of them lack."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from reprieve.engine.plan import Plane
 
-__all__ = ["REASONS", "Reason", "Trait", "dominant", "with_trait"]
+__all__ = ["BEYOND_EVICTION", "REASONS", "Reason", "Trait", "dominant", "with_trait"]
 
 
 class Reason(StrEnum):
@@ -122,6 +122,10 @@ REASONS: Final[Mapping[Plane, tuple[Reason, ...]]] = MappingProxyType(
 def with_trait(trait: Trait) -> frozenset[Reason]:
     """Return the reasons that have a trait."""
     return frozenset(reason for reason, row in _ROWS.items() if trait in row.traits)
+
+
+#: What no eviction changes: the unit itself, its queue or its admission has to.
+BEYOND_EVICTION: Final = with_trait(Trait.LASTS) | with_trait(Trait.NOT_ROOM)
 
 
 def dominant(plane: Plane, found: Iterable[Reason]) -> Reason | None:

@@ -23,6 +23,7 @@ class Refused(StrEnum):
     NOT_READY = "not ready"
     CORDONED = "cordoned"
     PORT = "port"
+    VOLUME = "volume"
     TOGETHER = "together"
     OTHER = "other"
 
@@ -40,7 +41,7 @@ class NodeRefusal:
         nodes: how many nodes it concerns, of `total`.
         total: all nodes.
         names: the first of them, by name.
-        subject: the taint, label, claim, resource, port or rule.
+        subject: the taint, label, claim, resource, port, volume with its terms, or rule.
         there: what nodes have instead: values of the label, other devices.
         asks: what the pod requests of a resource, in base units.
         most: what the largest of these nodes has of it, in base units.

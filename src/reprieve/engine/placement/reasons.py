@@ -49,7 +49,7 @@ class Rejection(IntEnum):
     CLAIM_NOT_MADE = auto()  # subject: the claim
     CLAIM_LOST = auto()  # subject: claim and volume, separated by a slash
     CLAIM_DELETED = auto()  # subject: the claim
-    CLAIM_UNBOUND = auto()
+    CLAIM_UNBOUND = auto()  # subject: the claim, and its class where that does not exist
     VOLUME_AFFINITY = auto()
     NO_VOLUME = auto()
     NO_STORAGE = auto()

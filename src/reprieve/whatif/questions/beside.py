@@ -17,6 +17,7 @@ from typing import Final
 
 from kubeworld.objects.paths import Json, first
 from reprieve.engine.diagnosis.estimates import Estimate
+from reprieve.engine.diagnosis.reasons import BEYOND_EVICTION
 from reprieve.engine.idle.resources import is_gpu
 from reprieve.kube.resource import PODS, PREEMPTIONS
 from reprieve.planes.common.process_settings import IDLE
@@ -75,7 +76,8 @@ async def reported_beside(
         estimate = await _estimate(run, each, decide, over)
         waits = each.verdict is Verdict.WAITS and IDLE in deciders.options.controllers
         asks = any(is_gpu(name, deciders.settings.start.vendors) for name in each.asks.total)
-        idle = idle_reason(run, _uids(run, each)) if waits and asks else None
+        gains = each.diagnosis is None or each.diagnosis.reason not in BEYOND_EVICTION
+        idle = idle_reason(run, _uids(run, each)) if waits and asks and gains else None
         outcomes.append(replace(each, estimate=estimate, idle=idle))
     return replace(answer.judged_again(tuple(outcomes)), fragile=fragile)
 

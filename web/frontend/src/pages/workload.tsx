@@ -111,8 +111,7 @@ function Helps(): JSX.Element {
         if (line["error"]) end = textOf(line["error"]);
         if (!isObject(line["answer"])) continue;
         answer.value = line["answer"];
-        const helps = stepsOf(line["answer"]).length;
-        said.value = `Trying changes on a copy of the cluster, ${helps} so far\u2026`;
+        said.value = "This is known so far; the engine tries changes on a copy of the cluster\u2026";
         if (line["complete"] === true) end = "";
       }
       said.value = end;
@@ -141,7 +140,7 @@ function Helps(): JSX.Element {
               <li key={index}>{textOf(each["text"])} {each["command"] && <code>{textOf(each["command"])}</code>}</li>
             ))}
           </ol>
-          <p class="soft">{Array.isArray(sure) ? sure.map(textOf).join(" ") : ""}</p>
+          <p class="soft">{!said.value && Array.isArray(sure) ? sure.map(textOf).join(" ") : ""}</p>
         </>
       )}
     </>

@@ -246,7 +246,9 @@ def compile_volume_binding(view: View, pending: Pending) -> VolumeBinding | Refu
             if volume is not None:
                 bound.append(volume)
         elif claim.volume or storage_class is None or not storage_class.wait:
-            return Refusal(Reason(Rejection.CLAIM_UNBOUND))
+            absent = claim.storage_class if storage_class is None else ""
+            subject = f"{claim.name}/{absent}" if absent else claim.name
+            return Refusal(Reason(Rejection.CLAIM_UNBOUND, subject))
         else:
             lacking.append((claim, storage_class))
     lacking.sort(key=lambda pair: pair[0].request)
