@@ -58,12 +58,12 @@ def said(*rows: Change | Iterable[Change], **policy: object) -> list[str]:
         ([claim("p-data", owner=Uid("other"))], VolumeUse("data", True), "CLAIM_NOT_MADE p-data"),
         ([claim(lost=True, volume="v")], VolumeUse("c"), "CLAIM_LOST c/v"),
         ([claim(deleting=True)], VolumeUse("c"), "CLAIM_DELETED c"),
-        ([claim(storage_class="sc"), storage_class(wait=False)], VolumeUse("c"), "CLAIM_UNBOUND"),
-        ([claim()], VolumeUse("c"), "CLAIM_UNBOUND"),
+        ([claim(storage_class="sc"), storage_class(wait=False)], VolumeUse("c"), "CLAIM_UNBOUND c"),
+        ([claim()], VolumeUse("c"), "CLAIM_UNBOUND c"),
         (
             [claim(storage_class="sc", volume="v", bind_completed=False), storage_class()],
             VolumeUse("c"),
-            "CLAIM_UNBOUND",
+            "CLAIM_UNBOUND c",
         ),
     ],
 )
