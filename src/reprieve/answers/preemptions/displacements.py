@@ -124,7 +124,7 @@ def _as_victim(record: Preemption, mine: Sequence[Victim], names: Mapping[str, s
     return Displaced(
         at=record.status.started_at or record.spec.decided_at,
         plane=record.spec.plane,
-        rule=", ".join(sorted({rule_text(record.spec.plane, each.rule) for each in mine})),
+        rule="; ".join(sorted({rule_text(record.spec.plane, each.rule) for each in mine})),
         subject=_subjects(mine, names),
         preemptor="" if preemptor is None else _ref(preemptor, names),
         victims=len(mine),
@@ -169,7 +169,7 @@ def _as_preemptor(stages: Sequence[Preemption], names: Mapping[str, str]) -> Dis
     return Displaced(
         at=stages[0].status.started_at or stages[0].spec.decided_at,
         plane=record.spec.plane,
-        rule=", ".join(sorted(rules)),
+        rule="; ".join(sorted(rules)),
         subject=_subjects(victims, names),
         preemptor=_ref(record.spec.preemptor, names),
         victims=len(victims) if stages[1:] else record.spec.number_of_victims,

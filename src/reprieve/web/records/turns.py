@@ -165,7 +165,7 @@ def _turn(
         went,
         plane,
         by,
-        ", ".join(sorted(rules)),
+        "; ".join(sorted(rules)),
         objects,
         day + went,
         why,
