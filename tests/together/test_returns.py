@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from reprieve.api.reprieve import Preemption
+from kubeworld.units.durations import HOUR, SECOND
+from reprieve.api import reprieve as api
 from reprieve.engine.plan import Plane
+from reprieve.engine.quota.model import Policy, Preemption
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.planes.common.histories import Histories
+from reprieve.settings.idle import FALLBACK
+from reprieve.simulation.idle_policy import IdlePolicy
+from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.replaying.lives import Preempted
+from reprieve.simulation.replaying.replay import replay
+from reprieve.simulation.trace import Job
+from tests.simulation.building import work
 from tests.together.site import deployment, job, node, site
+
+_LONG: Final = 1_000_000 * SECOND
 
 
 @pytest.mark.parametrize(
@@ -40,7 +53,7 @@ async def test_idle_work_that_a_queue_could_preempt_stays_for_the_return_of_anot
             1,
             1,
         )
-        (record,) = (await cluster.client.list(PREEMPTIONS, Preemption)).items
+        (record,) = (await cluster.client.list(PREEMPTIONS, api.Preemption)).items
         said = (record.spec.preemptor_priority, record.spec.reclaims_any)
         assert said == (1000 if wanted else 0, reclaims == "Any")
 
@@ -107,7 +120,7 @@ async def test_idle_work_of_a_lower_priority_than_the_demand_stays_for_the_retur
         await cluster.idle(idle)
         evicted = await cluster.demand(job("wanted", "a", priority="high", opted=False))
         assert (evicted, cluster.placed("wanted"), cluster.placed("ann")) == ({"bob": 4}, 1, 1)
-        (record,) = (await cluster.client.list(PREEMPTIONS, Preemption)).items
+        (record,) = (await cluster.client.list(PREEMPTIONS, api.Preemption)).items
         assert record.spec.preemptor_priority == 1000
 
 
@@ -136,3 +149,25 @@ async def test_a_second_return_has_no_idle_work_evicted_for_it(tmp_path: Path) -
         wanted = job("wanted", "a", priority="top", opted=False, nodeSelector=labels)
         evicted = await cluster.demand(wanted)
         assert (evicted, cluster.placed("ann")) == ({"bob": 4, "cat": 4}, 1)
+
+
+@pytest.mark.parametrize(("reclaims", "goes"), [(Policy.ANY, False), (Policy.LOWER_PRIORITY, True)])
+def test_a_study_bounds_the_return_of_a_victim_of_quota_alike(reclaims: Policy, goes: bool) -> None:
+    """Ann is idle a while after bob was displaced; reclaim by priority leaves ann alone."""
+    jobs = [
+        Job("ann", 0, 4, _LONG, "", "b", priority=1000, idle_from=400 * SECOND),
+        Job("bob", 10 * SECOND, 4, _LONG, "", "b", priority=0),
+        Job("wanted", 200 * SECOND, 4, _LONG, "", "a", priority=100),
+    ]
+    policy = PolicySpec(
+        "three",
+        preemption=Preemption(Policy.LOWER_PRIORITY, reclaims),
+        planes=("idle", "quota", "scheduling"),
+        places=True,
+        idle=IdlePolicy(replace(FALLBACK, grace_period=5 * SECOND)),
+    )
+    done = replay(jobs, policy, work(evict=1), ("a", "b"), (1, 8))
+    within = [each for each in done.decisions if isinstance(each, Preempted) and each.at < HOUR]
+    found = [(each.preemptor, [victim.job for victim in each.victims]) for each in within]
+    taken = [("b/bob", ["b/ann"])] if goes else []
+    assert found == [("a/wanted", ["b/bob"]), *taken]
