@@ -27,6 +27,7 @@ THOROUGH: Final = (
     "tests/chart/",
     "tests/ci/test_how_to_add.py",
     "tests/ci/test_unused.py",
+    "tests/cli/test_operator_namespace.py",
     "tests/cli/test_unreadable_files.py",
     "tests/crash/",
     "tests/docs/test_commands_run.py",
