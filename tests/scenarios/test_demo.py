@@ -171,3 +171,47 @@ async def test_a_request_without_an_answer_is_repeated_and_does_not_end_the_demo
     await found.end("Job", "vision", "a")
     assert objects.held == {}
     assert objects.failures == {"create": 1, "get": 4, "delete": 3}
+
+
+async def test_what_has_ended_is_deleted_and_what_is_being_created_is_kept() -> None:
+    deleted, held = list[tuple[str, str]](), dict[tuple[str, str], dict[str, Any]]()
+    clearing: list[Director] = []
+
+    class Objects:
+        def resource_of(self, _: str, kind: str) -> str:
+            return kind
+
+        def resource_named(self, kind: str) -> str:
+            return kind
+
+        async def create(self, kind: str, obj: dict[str, Any]) -> None:
+            await clearing[0].clear()  # as the other half of the demo may at any time
+            held[kind, obj["metadata"]["name"]] = obj
+            if kind == "Pod":
+                observer.apply("pods", obj)
+
+        async def get(self, kind: str, _: str, name: str) -> dict[str, Any] | None:
+            return held.get(("Job" if kind == "jobs.batch" else kind, name))
+
+        async def delete(self, kind: str, _: str, name: str) -> None:
+            del held[kind, name]
+            deleted.append((kind, name))
+
+    observer = Observer(LoopClock())
+    stage = SimpleNamespace(observer=observer, objects=Objects(), clock=LoopClock())
+    found = Director(cast("Any", stage), Pace(), 1, lambda line: None)
+    clearing.append(found)
+    group, *members = gang("eval", 2, 8, "5s")
+    await found.submit(queued_job("vision", "a", 1, 4, "batch", "9s"), group, *members)
+    for _ in range(3):
+        await found.clear()
+    assert deleted == []
+
+    held["Job", "a"]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    for each in members:
+        observer.drop("pods", each)
+        del held["Pod", each["metadata"]["name"]]
+    await found.clear()
+    assert deleted == [("Job", "a")]
+    await found.clear()
+    assert deleted == [("Job", "a"), ("PodGroup", "eval")] and held == {}

@@ -40,6 +40,8 @@ class Director:
         self._numbers: dict[str, int] = {}
         # In the order in which they were submitted.
         self._jobs: dict[tuple[str, str], None] = {}
+        # How often in turn they were seen without pods.
+        self._groups: dict[tuple[str, str], int] = {}
 
     def numbered(self, name: str) -> str:
         """Return the name with a number that it had not before."""
@@ -54,9 +56,13 @@ class Director:
     async def submit(self, *objects: dict[str, Any]) -> None:
         """Create objects, one after the other."""
         for each in objects:
-            if each["kind"] == "Job":
-                self._jobs[each["metadata"]["namespace"], each["metadata"]["name"]] = None
             await self._create(each)
+            # Known once it is there: what is not there has ended, for `clear`.
+            key = each["metadata"].get("namespace", ""), each["metadata"]["name"]
+            if each["kind"] == "Job":
+                self._jobs[key] = None
+            elif each["kind"] == "PodGroup":
+                self._groups[key] = 0
 
     async def _create(self, manifest: dict[str, Any]) -> None:
         objects, metadata = self.stage.objects, manifest["metadata"]
@@ -175,9 +181,16 @@ class Director:
         for pod in self.pods(PLATFORM):
             if is_over(pod) and not _owned(pod):
                 await self.end("Pod", PLATFORM, pod["metadata"]["name"])
-                group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
-                if group:
-                    await self.end("PodGroup", PLATFORM, group)
+        for key in [*self._groups]:
+            # A group that was just created has no pods yet.
+            self._groups[key] = 0 if self._has_pods(*key) else self._groups[key] + 1
+            if self._groups[key] > 1:
+                del self._groups[key]
+                await self.end("PodGroup", *key)
+
+    def _has_pods(self, namespace: str, group: str) -> bool:
+        named = (each["spec"].get("schedulingGroup") or {} for each in self.pods(namespace))
+        return any(each.get("podGroupName") == group for each in named)
 
     def pending(self) -> list[tuple[str, str]]:
         """Return the jobs of which no pod runs, the oldest first."""
