@@ -313,6 +313,17 @@ def test_what_was_found_before_it_is_stopped_is_answered() -> None:
     assert fixes_for(case.question(), found, stop=lambda: True) == ()
 
 
+def test_each_change_that_helps_is_reported_as_soon_as_it_is_found() -> None:
+    rows = node("a", gpus=8), pod("x", node="a", gpus=4, priority=50)
+    case = _case(*rows, gang(8, gpus=2), key="default/g")
+    found = case.why()
+    assert found is not None
+    reported: list[tuple[Fix, ...]] = []
+    fixes = fixes_for(case.question(), found, report=reported.append)
+    assert len(fixes) > 0
+    assert reported == [fixes[: number + 1] for number in range(len(fixes))]
+
+
 @pytest.mark.parametrize(
     "reason", [Reason.GROUP_MISSING, Reason.NOT_UNIFORM, Reason.SET_ASIDE, Reason.BACKOFF]
 )
