@@ -305,7 +305,7 @@ class Tenants:
 
     async def protect(self) -> None:
         said = self.chance.choice((None, "3s", "1h"))
-        notes = {"metadata": {"annotations": {"reprieve.dev/min-runtime": said}}}
+        notes = {"metadata": {"annotations": {"reprieve.dev/preempt-min-runtime": said}}}
         await self.client.patch(CLASSES, "", self.chance.choice(("low", "middle")), notes, dict)
 
     async def boost(self) -> None:

@@ -191,7 +191,9 @@ class Lenders(Tenants):
         )
 
     def runtime(self) -> Object:
-        name = self.chance.choice(("reprieve.dev/min-runtime", "reprieve.dev/reclaim-min-runtime"))
+        name = self.chance.choice(
+            ("reprieve.dev/preempt-min-runtime", "reprieve.dev/reclaim-min-runtime")
+        )
         return {"metadata": {"annotations": {name: self.chance.choice((None, "1h"))}}}
 
 

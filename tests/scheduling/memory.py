@@ -322,11 +322,12 @@ class Memory:
         lag: Callable[[], int] = lambda: 0,
         tells: bool = False,
         budgets: bool = False,
+        clock: Clock | None = None,
         **context: Any,
     ) -> SchedulingPlane:
         """Start a plane for these scheduler names.
 
-        `tells`: it writes Disruptions; `budgets`: it reads HarmBudgets.
+        `tells`: it writes Disruptions; `budgets`: it reads HarmBudgets; `clock`: its own.
         """
         wanted = {
             "configuration": {
@@ -346,7 +347,7 @@ class Memory:
         plane = SchedulingPlane(
             SchedulingContext(
                 full_client=client,
-                clock=self.clock,
+                clock=clock or self.clock,
                 fence=fence,
                 events=events,
                 metrics=metrics,

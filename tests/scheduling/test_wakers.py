@@ -203,7 +203,7 @@ class Tenants:
         )
 
     def change_a_class(self) -> None:
-        annotations = {"reprieve.dev/min-runtime": self.chance.choice(("0s", "1h"))}
+        annotations = {"reprieve.dev/preempt-min-runtime": self.chance.choice(("0s", "1h"))}
         metadata = {"name": "low", "annotations": annotations}
         self.api.put("priorityclasses.scheduling.k8s.io", {"metadata": metadata, "value": 1000})
 
@@ -239,7 +239,7 @@ class Tenants:
 
     def annotate(self) -> None:
         said = self.chance.choice((None, "1h"))
-        annotations = {} if said is None else {"reprieve.dev/min-runtime": said}
+        annotations = {} if said is None else {"reprieve.dev/preempt-min-runtime": said}
         self.change("pods", self.placed(), metadata={"annotations": annotations})
 
 

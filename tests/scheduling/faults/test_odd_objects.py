@@ -22,7 +22,7 @@ _NONSENSE = ("", "-1", "0", "1e400", "99999999999999999999", "NaN", "true", "{}"
 _KEYS = (
     "reprieve.dev/disruption-floor",
     "reprieve.dev/disruption",
-    "reprieve.dev/min-runtime",
+    "reprieve.dev/preempt-min-runtime",
     "reprieve.dev/last-checkpoint",
     "reprieve.dev/min-available",
     "gang.scheduling.koordinator.sh/name",

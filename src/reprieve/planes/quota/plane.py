@@ -457,6 +457,7 @@ class QuotaPlane:
             self.state.idle.expire()
             self.state.reported.expire()
             self.waiting.show()
+            await self.held_pairs.show(self.context.clock.wall())
             if self._budgets_changed.is_set():
                 self._budgets_changed.clear()
                 for queue in self.state.configuration.cluster_queues:

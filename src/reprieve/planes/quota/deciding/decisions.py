@@ -115,7 +115,7 @@ class Decisions:
                 self.loop.ask_at(due)
             started, now = clock.monotonic(), clock.wall()
             ledger = self._held_pairs.ledger
-            await self._held_pairs.show(now)
+            self._held_pairs.hold_refused(now)
             proof = self.idle_first.check(self._nodes.proof(now))
             recorded = await self.loop.solver.run(
                 lambda: recorded_cycles(

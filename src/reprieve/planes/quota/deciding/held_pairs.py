@@ -243,10 +243,14 @@ class HeldPairs:
             self._loops.said_of(participant_of(workload).lineage) if self._loops.knows_any else ""
         )
 
-    async def show(self, now: Nanos) -> None:
-        """Name whom is held now, and no other; hold those whose eviction was refused."""
+    def hold_refused(self, now: Nanos) -> None:
+        """Hold those whose eviction was refused, as of now."""
         if self.ledger is not None:
             self.ledger.refused = self.not_evictable.held(now)
+
+    async def show(self, now: Nanos) -> None:
+        """Name who is held now, and no other."""
+        if self.ledger is not None:
             await self._loops.show(now)
 
 
