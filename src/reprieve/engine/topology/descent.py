@@ -44,6 +44,10 @@ def distribute(
 ) -> list[Share]:
     """Share `count` pods and `leaders` among the entries, in their order, units of `size` pods."""
     rest, left = count // size, leaders
+    if not left and len(entries) == 1:
+        (domain,) = entries.tolist()
+        units = min(rest, int(columns.units[domain]))
+        return [Share(domain, units * size, 0)] if units else []
     entries = leader_first(columns, entries, rest, leaders)
     found: list[Share] = []
     position = 0

@@ -11,8 +11,8 @@ Source: specification of topology-aware scheduling, sections 2.5 and 2.6.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -49,15 +49,21 @@ class Leaves:
     """The leaves for one request, each (leaves,) int64.
 
     `pods` fit without the leader, `beside` with it on the same leaf; `leader` is 1 where the leader
-    fits. `affinity` is the weight of the preferred terms that hold. `excluded` counts leaves by
-    what keeps them out, in the words of the message.
+    fits. `affinity` is the weight of the preferred terms that hold. `constrained` counts leaves by
+    what the nodes' rules keep out, `limits` those that a resource does: only messages need them.
     """
 
     pods: Ints
     beside: Ints
     leader: Ints
     affinity: Ints
-    excluded: Mapping[str, int] = field(default_factory=dict)
+    constrained: Mapping[str, int]
+    limits: Callable[[], Mapping[str, int]]
+
+    @property
+    def excluded(self) -> Mapping[str, int]:
+        """Count the leaves by what keeps them out, in the words of the message."""
+        return {**self.constrained, **self.limits()}
 
 
 def look_at(
@@ -82,7 +88,7 @@ def look_at(
     allowed = _allowed(tree, pods, flavor_tolerations, inside, excluded)
     left = _left(tree, {*pods.worker, *(pods.leader or ())}, usage)
     fit = _how_many(pods.worker, left)
-    _count_limits(pods.worker, left, fit, allowed, excluded)
+    limits = partial(_limits, pods.worker, left, fit, allowed)
     if allowed is not None:
         fit = np.where(allowed, fit, 0)
     none = tree.none
@@ -98,7 +104,7 @@ def look_at(
         for term in pods.shape.preferred:
             holds = _holds(tree, term) if allowed is None else allowed & _holds(tree, term)
             weights = weights + np.where(holds, term.weight, 0)
-    return Leaves(fit, beside, leader, weights, excluded)
+    return Leaves(fit, beside, leader, weights, excluded, limits)
 
 
 def _allowed(
@@ -152,28 +158,23 @@ def _how_many(request: Mapping[str, int], left: Mapping[str, Ints]) -> Ints:
             counts = left[name] // amount if amount > 1 else left[name]
             fit = counts if fit is None else np.minimum(fit, counts)
     assert fit is not None, "a pod requests itself at least"
-    return np.clip(fit, 0, _MOST_PODS)
+    return np.minimum(np.maximum(fit, 0), _MOST_PODS)
 
 
-def _count_limits(
-    request: Mapping[str, int],
-    left: Mapping[str, Ints],
-    fit: Ints,
-    allowed: Marks | None,
-    excluded: dict[str, int],
-) -> None:
+def _limits(
+    request: Mapping[str, int], left: Mapping[str, Ints], fit: Ints, allowed: Marks | None
+) -> dict[str, int]:
     """Count the leaves that no pod fits by the first of the sorted resources of the least count."""
     out = (fit == 0 if allowed is None else allowed & (fit == 0)).nonzero()[0]
     if not len(out):
-        return
+        return {}
     names = [name for name in sorted(request) if request[name] > 0]
     which = np.zeros(len(out), dtype=np.int64)
     if len(names) > 1:
         counts = np.stack([left[name][out] // request[name] for name in names])
         which = np.maximum(counts, 0).argmin(axis=0)
-    for position, times in enumerate(np.bincount(which, minlength=len(names)).tolist()):
-        if times:
-            excluded[f'resource "{names[position]}"'] = times
+    counted = enumerate(np.bincount(which, minlength=len(names)).tolist())
+    return {f'resource "{names[position]}"': times for position, times in counted if times}
 
 
 def _leave_out(allowed: Marks, holds: Marks, word: str, excluded: dict[str, int]) -> None:

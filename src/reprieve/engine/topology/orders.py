@@ -10,7 +10,7 @@ Source: specification of topology-aware scheduling, section 4.3.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,7 @@ class Rules:
     affinity: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """What one search compares, each (domains,) int64: units are slices, or pods."""
 
     units: Ints
@@ -98,7 +97,7 @@ def chosen_in_turn(columns: Columns, entries: Ints, need: int, rules: Rules) -> 
     what they lack is the negative of the number.
     """
     units = columns.units[entries]
-    left = need - (np.cumsum(units) - units)
+    left = need - (units.cumsum() - units)
     enough = units >= left
     last = int(enough.argmax()) if len(enough) else 0
     if not len(enough) or not enough[last]:
