@@ -287,9 +287,10 @@ def _reason(
             text += f"allows to fit only {end.fits} out of {need} {unit}"
         else:
             text += f"doesn't allow to fit any of {need} {unit}"
-    if not leaves.excluded:
+    excluded = leaves.excluded
+    if not excluded:
         return text
-    why = ", ".join(sorted(f"{word}: {times}" for word, times in leaves.excluded.items()))
+    why = ", ".join(sorted(f"{word}: {times}" for word, times in excluded.items()))
     return f"{text}. Total nodes: {len(tree.paths)}; excluded: {why}"
 
 

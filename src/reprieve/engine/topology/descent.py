@@ -29,6 +29,7 @@ __all__ = ["Share", "descend", "distribute"]
 
 #: Nothing is divided by slices of one pod.
 _SINGLE: Final = 1
+_FEW: Final = 64
 
 
 class Share(NamedTuple):
@@ -120,11 +121,50 @@ def divide(
         compared, columns = by_slices(below), _in_units(below, size)
         lower: list[Share] = []
         for share in shares:
-            children = np.arange(*_range(tree, level, share.domain))
+            begin, end = _range(tree, level, share.domain)
+            if end - begin <= _FEW and not share.leaders and not rules.affinity:
+                lower += _among_few(compared, columns, begin, end, share.pods // size, size, rules)
+                continue
+            children = np.arange(begin, end)
             order = plain_order(compared, children, rules)
             lower += distribute(columns, order, share.pods, share.leaders, size, rules)
         shares, level = lower, level + 1
     return shares
+
+
+def _among_few(
+    compared: Columns, columns: Columns, begin: int, end: int, need: int, size: int, rules: Rules
+) -> list[Share]:
+    """Return what `distribute` returns for few neighbours without a leader.
+
+    Arrays cost more than they save there.
+    """
+    units = columns.units[begin:end].tolist()
+    order = _ordered(compared, begin, end, rules)
+    found: list[Share] = []
+    for position, at in enumerate(order):
+        if units[at] < need:
+            if units[at]:
+                found.append(Share(begin + at, units[at] * size, 0))
+                need -= units[at]
+            continue
+        if not rules.least_free:
+            at = min((e for e in order[position:] if units[e] >= need), key=units.__getitem__)
+        if need:
+            found.append(Share(begin + at, need * size, 0))
+        break
+    return found
+
+
+def _ordered(compared: Columns, begin: int, end: int, rules: Rules) -> list[int]:
+    """Return neighbours in the order of `plain_order`, by their distance from the first."""
+    keys = compared.units[begin:end]
+    first = keys.tolist() if rules.least_free else (-keys).tolist()
+    if compared.pods is compared.units:
+        return sorted(range(end - begin), key=first.__getitem__)
+    pods = compared.pods[begin:end].tolist()
+    rows = sorted(zip(first, pods, range(end - begin), strict=True))
+    return [at for _, _, at in rows]
 
 
 def _range(tree: Tree, level: int, domain: int) -> tuple[int, int]:
