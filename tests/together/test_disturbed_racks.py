@@ -17,8 +17,6 @@ from typing import Any, Final
 
 import pytest
 
-from kubeworld.units.durations import SECOND
-from reprieve.execution.executor import SERVED_WITHIN
 from reprieve.kube.resource import NODES
 from tests.together.site import Site, job, site
 from tests.together.test_racks import HOST, LEVELS, nodes_of, on, racks, wanted
@@ -190,8 +188,8 @@ async def _played(folder: Path, number: int) -> tuple[str, int, str]:
                 failed = {failing.result().partition("-")[0]} - {""}
             failing.cancel()
         if failed:
-            # Idle work has gone for a place that is lost: its plan waits so long for the gang.
-            await asyncio.sleep(SERVED_WITHIN / SECOND)
+            # Idle work has gone for a place that is lost: others are looked for a minute later.
+            await asyncio.sleep(90)
             await cluster.rest()
         got, gone = racks_got(cluster, *gangs), set(cluster.evicted)
         wrong = []

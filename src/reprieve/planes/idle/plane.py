@@ -176,6 +176,7 @@ class IdlePlane:
             pod_of=self.watches.pods.cache.get,
             tracks=self._tracks,
             claims=lambda: self.evaluator.open_intents.claims(),
+            unused=lambda: self.evaluator.open_intents.unused(),
             mixed=lambda: self.evaluator.open_intents.mixed(),
             ready=lambda: self.ready and not self._missing(),
             stays_out=lambda: bool(self.context.read_only),

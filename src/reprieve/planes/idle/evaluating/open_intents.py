@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence, Set
 from typing import Any, Final
 
-from kubeworld.units.durations import SECOND
+from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import (
     NOTICE,
@@ -53,6 +53,8 @@ __all__ = ["OpenIntents"]
 _RULE_FOUND_PREEMPTING: Final = "FoundPreempting"
 _AT_ONCE: Final = 8
 _RETRY: Final = SECOND
+#: How long a queued demand waits for what its victims have left, which a failed node may have had.
+_USED_WITHIN: Final = MINUTE
 
 
 class OpenIntents:
@@ -225,6 +227,17 @@ class OpenIntents:
             for victim in spec.victims:
                 claims[Uid(victim.root.uid)] = whom
         return claims
+
+    def unused(self) -> frozenset[GpuWorkloadKey]:
+        """Return the demands that have not started though all their victims ended a minute ago."""
+        now = self._context.clock.monotonic()
+        return frozenset(
+            key_of(spec.preemptor.namespace, spec.preemptor.name)
+            for each in self._executor.open.values()
+            if (spec := each.intent.spec).preemptor is not None
+            and each.gone_since is not None
+            and now - each.gone_since >= _USED_WITHIN
+        )
 
     def mixed(self) -> dict[GpuWorkloadKey, frozenset[Uid]]:
         """Return for demands that evict work of lower priority, too, the idle roots."""

@@ -69,6 +69,7 @@ class JointSide:
     `tracks`: whether a root has opted in, None while that is not known. `ready`: whether the plane
     has read what it needs, `stays_out`: whether another operator decides in its place. `foreign`:
     the queues of another Kueue; None where idle work goes by the sum of all GPUs for its demands.
+    `unused`: the demands that have not started long after their idle work has ended.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class JointSide:
         pod_of: Callable[[Uid], PodRecord | None],
         tracks: Callable[[Reference], bool | None],
         claims: Callable[[], Mapping[Uid, GpuWorkloadKey | None]],
+        unused: Callable[[], frozenset[GpuWorkloadKey]],
         mixed: Callable[[], Mapping[GpuWorkloadKey, frozenset[Uid]]],
         ready: Callable[[], bool],
         stays_out: Callable[[], bool],
@@ -97,6 +99,7 @@ class JointSide:
         self._pod_of = pod_of
         self._tracks = tracks
         self._claims = claims
+        self._unused = unused
         self._mixed = mixed
         self._mixtures = Mixtures(joint, self._is_placed_by_us)
         self._ready = ready
@@ -121,7 +124,7 @@ class JointSide:
             return [Verdict.NOT_ASKED] * len(workloads)
         if not self._ready():
             return [Verdict.STARTING] * len(workloads)
-        served = frozenset(filter(None, self._claims().values()))
+        served = frozenset(filter(None, self._claims().values())) - self._unused()
         if not served and not self._anybody_idle():
             return [Verdict.NOT_ASKED] * len(workloads)
         return [self._queued_verdict(uid, served) for uid in workloads]
