@@ -105,13 +105,16 @@ async def decided(
     operators: int = 1,
     module: str = "reprieve",
     variables: Mapping[str, str] = _NO_VARIABLES,
+    arguments: Sequence[str] = (),
 ) -> AsyncIterator[tuple[Stage, Client, OperatorProcesses]]:
     """Start operators of three planes; what is asserted fails with the end of their log.
 
-    `module` is what they run, with these `variables` beside its own.
+    `module` is what they run, with these `variables` and `arguments` beside its own.
     """
-    given = (plane, folder, nodes, *THREE_PLANES)
-    async with on_plane(*given, kueue=True, ready="quota plane runs", module=module) as stage:
+    flags = (*THREE_PLANES, *arguments)
+    async with on_plane(
+        plane, folder, nodes, *flags, kueue=True, ready="quota plane runs", module=module
+    ) as stage:
         connection = await load_connection(str(folder / "kubeconfig"))
         client = connect(connection, SystemClock(), field_manager="tests")
         environment = {

@@ -146,6 +146,7 @@ async def _fail_a_node(cluster: Site, play: Play) -> str:
     return host
 
 
+BEST: Final = "quota: {profile: best}\n"
 _KINDS: Final = ("own", "own", "plain", "plain", "idle", "busy", "")
 _IDLE_WORK_WENT: Final = 47  # for the rack whose node fails
 _DISTURBANCES: Final = ("none", "death", "node", "gang")
@@ -161,20 +162,23 @@ def drawn(random: Random) -> tuple[Play, list[list[int]], str]:
     return play, shape, random.choice(_DISTURBANCES)
 
 
-def could_be_freed(play: Play, shape: Sequence[Sequence[int]]) -> set[str]:
-    """Return the racks that one plane alone frees: by a queue's rules, or beside all queues."""
+def could_be_freed(play: Play, shape: Sequence[Sequence[int]], *, best: bool) -> set[str]:
+    """Return the racks that planes free: `best` together, else one of them alone."""
     kinds: dict[str, set[str]] = {f"r{number}": set() for number in range(len(shape))}
     for name, host in play.held.items():
         kinds[host.partition("-")[0]].add(name.partition("-")[0])
-    return {rack for rack, found in kinds.items() if found <= {"own"} or found <= {"plain", "idle"}}
+    ways = [{"own", "plain", "idle"}] if best else [{"own"}, {"plain", "idle"}]
+    return {rack for rack, found in kinds.items() if any(found <= way for way in ways)}
 
 
-async def _played(folder: Path, number: int) -> tuple[str, int, str]:
+async def _played(folder: Path, number: int, *, best: bool = False) -> tuple[str, int, str]:
     """Play one drawn story; return its disturbance, how many were evicted, and what is wrong."""
     random = Random(number)
     play, shape, disturbance = drawn(random)
     gangs = ["first", "second"][: 2 if disturbance == "gang" or random.random() < 0.3 else 1]
-    async with site(folder, racks(*shape), {"a": 64, "b": 0}, levels=LEVELS) as cluster:
+    nodes, quotas = racks(*shape), {"a": 64, "b": 0}
+    config = BEST if best else ""
+    async with site(folder, nodes, quotas, levels=LEVELS, config=config) as cluster:
         await play.begin(cluster)
         if disturbance == "death":
             cluster.dies_at = (random.randint(2, 16), random.choice(("before", "stored")))
@@ -198,7 +202,7 @@ async def _played(folder: Path, number: int) -> tuple[str, int, str]:
         if not set(cluster.stored.values()) <= {1}:
             wrong.append("evicted twice")
         counts = [cluster.placed(name) for name in gangs]
-        able = could_be_freed(play, shape) - failed
+        able = could_be_freed(play, shape, best=best) - failed
         if set(counts) - {0, 2}:
             wrong.append(f"parts of gangs run: {counts}")
         if sum(map(bool, counts)) < min(len(gangs), len(able)):
@@ -215,19 +219,20 @@ async def test_a_gang_whose_rack_lost_a_node_gets_one_that_other_planes_free(
     assert (disturbance, said) == ("node", "") and evicted > 2
 
 
+@pytest.mark.parametrize("best", [False, True], ids=["compatible", "best"])
 @pytest.mark.parametrize(
     "stories",
     [pytest.param(4, marks=pytest.mark.thorough), pytest.param(60, marks=pytest.mark.slow)],
 )
 async def test_nobody_goes_twice_or_in_vain_over_random_disturbed_plans(
-    tmp_path: Path, stories: int
+    tmp_path: Path, stories: int, best: bool
 ) -> None:
     seen: Counter[str] = Counter()
     wrong = []
     for number in range(stories):
         folder = tmp_path / str(number)
         folder.mkdir()
-        disturbance, evicted, said = await _played(folder, number)
+        disturbance, evicted, said = await _played(folder, number, best=best)
         seen[disturbance] += 1
         seen["evicted"] += evicted
         wrong += [said] if said else []

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.together.site import Site, site
-from tests.together.test_disturbed_racks import low
+from tests.together.test_disturbed_racks import BEST, low
 from tests.together.test_racks import LEVELS, nodes_of, on, racks, wanted
 from tests.together.test_records import records
 
-BEST = "quota: {profile: best}\n"
 FREE = {"a": 64, "b": 0}
 FULL = {"a": 16, "b": 0}  # of two jobs of the queue, or of one gang
 
