@@ -16,7 +16,7 @@ from tests.integration.audited_planes import (
     audited_plane,
     create,
     decided,
-    every_eviction,
+    evictions,
     runs,
     store,
     until,
@@ -53,7 +53,8 @@ async def test_a_rack_loses_work_of_the_queue_and_then_work_in_no_queue(
         await create(client, stage, wanted())
         await until("the gang runs", lambda: _runs_on(client, "wanted", {"r1-0", "r1-1"}))
         await until("the others stay", lambda: runs(client, "queued-0", "busy"))
-        evicted = [(each.namespace, each.resource, each.name) for each in every_eviction(tmp_path)]
+        # A stopped job is written a second time, with the pod template that it came with.
+        evicted = [(each.namespace, each.resource, each.name) for each in evictions(tmp_path)]
     jobs = [name for _, resource, name in evicted if resource == "jobs"]
     pods = [name for _, resource, name in evicted if resource == "pods"]
     assert jobs == ["queued-1"]
