@@ -173,6 +173,17 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         ("Wait until {until}, or have its `preemptionDelay` shortened.",),
         ("nothing is evicted for it before {until}",),
     ),
+    Cause.SPACED: CauseWords(
+        Reason.VICTIMS_PROTECTED,
+        "Other work uses the capacity that plans for it freed, and the next plan is due later",
+        (
+            (
+                "Wait until {until}, or set the `schedulerName` of its pods to Reprieve's, which "
+                "reserves freed capacity for them."
+            ),
+        ),
+        ("other work uses what plans for it freed; nothing is evicted for it before {until}",),
+    ),
     Cause.NODE_REFUSES: CauseWords(
         Reason.NOMINATED_WAITING,
         "Capacity is kept for it on a node that does not accept it any more",

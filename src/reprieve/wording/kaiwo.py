@@ -249,6 +249,9 @@ def declined_text(declined: Declined) -> str:
         case Reason.DELAYED:
             until = "" if declined.until is None else f" before {format_instant(declined.until)}"
             return f"nothing is evicted for it{until} (preemptionDelay)"
+        case Reason.SPACED:
+            until = "" if declined.until is None else f" before {format_instant(declined.until)}"
+            return f"other work uses what plans for it freed; nothing is evicted for it{until}"
         case Reason.DISPLACED:
             return "it was displaced lately, and no idle workload is evicted for its return"
         case Reason.NOT_CONFIRMED:
@@ -265,7 +268,13 @@ def not_served(declined: Declined, *, by_sum: bool) -> EventText | None:
 
     `by_sum`: the fit check adds up what idle work holds, and nothing else.
     """
-    reported = (Reason.SHORT, Reason.NO_PLACEMENT, Reason.NO_PENDING_POD, Reason.DELAYED)
+    reported = (
+        Reason.SHORT,
+        Reason.NO_PLACEMENT,
+        Reason.NO_PENDING_POD,
+        Reason.DELAYED,
+        Reason.SPACED,
+    )
     if declined.reason not in reported:
         return None
     beside = "; with fit: Sum free GPUs do not count" if by_sum else ""

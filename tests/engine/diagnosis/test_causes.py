@@ -355,8 +355,9 @@ def test_a_condition_names_the_pod_set_that_lacks_something_though_the_scan_went
     holder = replace(work("h", "two", 4), pod_sets=(gpus,))
     site = Site(two, flavors=flavors).hold(held(holder, "two", "gpu-nodes"))
     entry = site.submit(driver_and_gpus()).decide().entries["team/w"]
+    # The search went on behind the first flavors, and then began anew.
     assert entry.resumed is not None
-    assert entry.outcome is Outcome.NO_FIT
+    assert entry.outcome is Outcome.NO_CANDIDATES
     assert entry.reason == "WaitingForQuota"
     assert entry.message.startswith("couldn't assign flavors to pod set gpu: ")
     assert entry.message.endswith(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kubeworld.units.instants import format_instant, parse_instant
+from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.idle import IdleFacts, counted_reasons, diagnose_demand
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
@@ -53,6 +54,18 @@ def test_who_is_served_waits_for_nothing_of_ours() -> None:
     assert reason(facts(workload(gpus=4), demand())) is None
     flying = workload("flying", Phase.PREEMPTING, preempted_for="demand")
     assert reason(facts(flying, demand())) is None
+
+
+@pytest.mark.parametrize(
+    ("spaced", "cause"), [(False, Cause.NOT_YET), (True, Cause.SPACED)], ids=["delayed", "spaced"]
+)
+def test_a_plan_that_is_due_later_has_its_own_cause(spaced: bool, cause: Cause) -> None:
+    later = replace(demand(), preempts_from=ago(-200), spaced=spaced)
+    given = facts(workload(gpus=4), later)
+    assert reason(given) is Reason.VICTIMS_PROTECTED
+    found = why(given)
+    assert found is not None and found.earliest == ago(-200)
+    assert found.values == {CAUSE: cause, "until": format_instant(ago(-200))}
 
 
 def test_without_work_that_opted_in_that_is_the_reason() -> None:

@@ -42,6 +42,7 @@ class Cause(StrEnum):
     KEPT_FOR_HEADS = "kept for heads"
     # VictimsProtected.
     NOT_YET = "not yet"
+    SPACED = "spaced"
     # NominatedWaiting.
     NODE_REFUSES = "node refuses"
     # Full.

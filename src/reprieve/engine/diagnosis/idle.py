@@ -58,6 +58,11 @@ _UNSERVED: Final = (
     outcome.Reason.NO_PLACEMENT,
     outcome.Reason.NO_PENDING_POD,
 )
+#: No plan is due yet, and the cause of that.
+_LATER: Final[Mapping[outcome.Reason, Cause]] = {
+    outcome.Reason.DELAYED: Cause.NOT_YET,
+    outcome.Reason.SPACED: Cause.SPACED,
+}
 #: Another plane answers for it, or capacity is no help.
 _NOT_ITS_DEMAND: Final = (
     outcome.Reason.NO_PENDING_POD,
@@ -124,8 +129,8 @@ def diagnose_demand(
     declined = kept.get(demand.ref)
     if declined is None or declined.reason in _NOT_ITS_DEMAND:
         return Diagnosis(Plane.IDLE, Reason.NO_PRESSURE)
-    if declined.reason is outcome.Reason.DELAYED and declined.until is not None:
-        return _delayed(declined.until)
+    if declined.reason in _LATER and declined.until is not None:
+        return _delayed(declined.reason, declined.until)
     idle = _idle(facts.snapshot, demand)
     blockers, refused = _blockers(facts, demand, idle, kept)
     found = Diagnosis(Plane.IDLE, Reason.NOBODY_IDLE, blockers=blockers, refused=refused)
@@ -146,8 +151,8 @@ def diagnose_demand(
 def counted(facts: IdleFacts, ref: Reference, reason: Reason) -> Diagnosis:
     """Return what is reported of a demand that was counted for a reason."""
     declined = facts.kept.get(ref)
-    if declined is not None and declined.reason is outcome.Reason.DELAYED and declined.until:
-        return _delayed(declined.until)
+    if declined is not None and declined.reason in _LATER and declined.until:
+        return _delayed(declined.reason, declined.until)
     demand = facts.workloads.get(ref)
     if reason is Reason.VICTIMS_PROTECTED and demand is not None:
         values, earliest = _protection(facts, demand)
@@ -168,8 +173,8 @@ def _protection(facts: IdleFacts, demand: Workload) -> tuple[dict[str, str], Nan
     return values, earliest
 
 
-def _delayed(until: Nanos) -> Diagnosis:
-    values = {CAUSE: Cause.NOT_YET, "until": format_instant(until)}
+def _delayed(reason: outcome.Reason, until: Nanos) -> Diagnosis:
+    values = {CAUSE: _LATER[reason], "until": format_instant(until)}
     return Diagnosis(Plane.IDLE, Reason.VICTIMS_PROTECTED, values, earliest=until)
 
 
@@ -194,7 +199,7 @@ def counted_reasons(facts: IdleFacts) -> dict[Reference, Reason]:
     for workload in facts.snapshot.workloads:
         declined = kept.get(workload.ref)
         waits = workload.status.phase is Phase.PENDING_GPU
-        if waits and declined is not None and declined.reason is outcome.Reason.DELAYED:
+        if waits and declined is not None and declined.reason in _LATER:
             found[workload.ref] = Reason.VICTIMS_PROTECTED
         elif waits and declined is not None and declined.reason in _UNSERVED:
             found[workload.ref] = _by_sums(workload, declined, sums, names)

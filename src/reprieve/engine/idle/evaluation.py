@@ -276,12 +276,13 @@ def _covers(run: _Run, demand: Workload, search: Search, credit: Mapping[str, in
 
 
 def _delays(run: _Run, demand: Workload) -> bool:
-    """Return whether a demand has not waited for long enough; then it is looked at again."""
+    """Return whether no plan is due for a demand yet; then it is evaluated again."""
     until = demand.preempts_from
     if until <= run.now:
         return False
     run.due.append(until)
-    run.declined.append(Declined(demand.ref, Reason.DELAYED, until=until))
+    reason = Reason.SPACED if demand.spaced else Reason.DELAYED
+    run.declined.append(Declined(demand.ref, reason, until=until))
     return True
 
 

@@ -177,7 +177,8 @@ class Workload:
     `unit`: the group, `namespace/name`, with which it is evicted as a whole; empty for none.
     `precedence`: the priority of a demand that another plane of the process gives its room to, and
     of idle work where a debt asks for it; `queued` then: that of its Kueue Workload, if it has one.
-    Before `preempts_from` no work is evicted for it. `rank`: by the order of victims of somebody
+    Before `preempts_from` no work is evicted for it; `spaced`: because other work uses the capacity
+    that plans for it freed. `rank`: by the order of victims of somebody
     else; the lower one goes first.
     """
 
@@ -192,6 +193,7 @@ class Workload:
     unit: str = ""
     precedence: int = 0
     preempts_from: Nanos = EPOCH
+    spaced: bool = False
     rank: int = 0
     queued: int | None = None
 

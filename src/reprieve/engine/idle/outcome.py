@@ -56,6 +56,7 @@ class Reason(StrEnum):
     OWNED = "Owned"  # another plane of the process evicts for it
     NO_QUOTA = "NoQuota"  # no idle work that may go holds the quota which it lacks
     DELAYED = "Delayed"  # it has not waited for long enough for anybody to be evicted
+    SPACED = "Spaced"  # others use what plans for it freed, and the next plan is due later
     DISPLACED = "Displaced"  # it was displaced lately: nobody goes for its return
     NOT_CONFIRMED = "NotConfirmed"  # the scheduling plane would not place it in their stead
 

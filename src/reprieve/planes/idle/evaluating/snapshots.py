@@ -25,6 +25,7 @@ from reprieve.planes.idle.claimed import BY_CLAIM
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.evaluating.debts import debt_of
 from reprieve.planes.idle.evaluating.node_use import NodeUse
+from reprieve.planes.idle.evaluating.spacing import next_plan, plans_of_demands
 from reprieve.planes.idle.joint.joint_side import JointSide, displaced_lately, lineages_of
 from reprieve.planes.idle.joint.owned_elsewhere import demand_names, owners_by_name
 from reprieve.planes.idle.ownership import BY_GROUP, Ownership
@@ -99,6 +100,7 @@ class Snapshots:
         gangs = {gang_of(row) for row in found if row.status.phase is Phase.PENDING_GPU}
         rows, speakers = joined(found, {gang: self._members(gang) for gang in gangs - {""}})
         rows = tuple(map(self._delayed, rows)) if self._watches.limits is not None else rows
+        rows = self._spaced(rows)
         owed = [debt for debt in debts.values() if debt is not None]
         if any(each.above is not None or each.of_quota is not None for each in owed):
             rows = tuple(map(self._with_priority, rows))
@@ -147,6 +149,21 @@ class Snapshots:
         delay = limits.delay(records, otherwise)
         until = Nanos(waits_since(waiting, row.created) + delay)
         return replace(row, preempts_from=until) if delay else row
+
+    def _spaced(self, rows: Sequence[Workload]) -> tuple[Workload, ...]:
+        """Return the rows, those that several plans did not serve with the next plan's instant."""
+        waits = any(row.status.phase is Phase.PENDING_GPU for row in rows)
+        plans = plans_of_demands(self._records()) if waits else {}
+        return tuple(
+            self._later(row, plans[row.ref.uid]) if row.ref.uid in plans else row for row in rows
+        )
+
+    def _later(self, row: Workload, plans: Sequence[Nanos]) -> Workload:
+        if row.status.phase is not Phase.PENDING_GPU:
+            return row
+        waiting = [pod for pod in row.pods if pod.node is None and pod.live]
+        due = next_plan(plans, waits_since(waiting, row.created))
+        return replace(row, preempts_from=due, spaced=True) if due > row.preempts_from else row
 
     def _with_priority(self, row: Workload) -> Workload:
         """Return idle work with the highest priority of its pods, and of its Kueue Workloads."""
