@@ -1,9 +1,9 @@
 """How many devices of which class a claim stands for, and the resource name of a class.
 
 1. An allocated claim holds the devices of its allocation, each of the class of its request.
-2. One that is not allocated asks for what its requests say: the count of each; of alternatives that
-   of the first. How many `All` will be is not known before: none is counted.
-3. Access for administration takes no device from anybody: it is not counted.
+2. An unallocated claim counts as its requests state: the count of each; of alternatives, the count
+   of the first. How many devices `All` selects is not known before the allocation: none is counted.
+3. Access for administration withholds no device from other claims: it is not counted.
 
 A class has the name of the extended resource that it stands for, else its implicit one, so that a
 device has one name however it was requested. Source: specification 21.9; resource.k8s.io/v1.

@@ -42,7 +42,8 @@ class Cluster:
     """All rows, in columns.
 
     `kinds`: what must have been listed (`replace`) before the first snapshot. `validate`: after
-    every batch the columns are compared with a rebuild, which takes time in proportion to all pods.
+    every batch the columns are compared with a rebuild, whose cost is proportional to the number of
+    pods.
     """
 
     def __init__(self, kinds: Iterable[Kind] = (), *, validate: bool = False) -> None:
@@ -105,7 +106,7 @@ class Cluster:
     def assume(self, uid: Uid, node: str, deadline: int) -> bool:
         """Count a pending pod on a node, until it is seen there or the deadline passes.
 
-        Returns whether the pod is pending: one that is gone or bound by now is left as it is.
+        Returns whether the pod is pending: a pod that is deleted or bound by now is left as it is.
         """
         pod = self._state.pods.get(uid)
         if pod is None or pod.finished or pod.slot >= 0:
@@ -183,7 +184,7 @@ class Cluster:
         held = self._state.tables[Kind.DEVICE_CLASS]
         return extended_classes({Kind.DEVICE_CLASS: {key: each.row for key, each in held.items()}})
 
-    # How rows are taken in.
+    # How rows are applied.
 
     def _apply(self, change: Change) -> None:
         if isinstance(change, PodRow):

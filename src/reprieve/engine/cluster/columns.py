@@ -1,6 +1,6 @@
 """Numbers for values, and columns in slots: the memory that `Cluster` keeps its state in.
 
-Everything here is O(resources) per change. Sums are kept modulo 2**64, so that taking a pod out
+Everything here is O(resources) per change. Sums are kept modulo 2**64, so that removing a pod
 restores them exactly; nodes with an amount beyond `HUGE` are summed anew, saturating, when they are
 read. Source: the design's "State that can be trusted".
 """
@@ -43,8 +43,8 @@ class Numbers(Generic[V]):
         """
         self.values: list[V | None] = [None] * first
         self.numbers: dict[V, int] = {}
-        self.changed = True  # since whoever reads it last set it to False
-        self.touched: set[int] = set()  # numbers whose value changed since whoever reads cleared it
+        self.changed = True  # since the reader last set it to False
+        self.touched: set[int] = set()  # numbers whose value changed since the reader cleared it
         self._users: list[int] = [0] * first
         self._free: list[int] = []
         self._next = first  # the number that the next new value gets
@@ -203,7 +203,7 @@ class PodColumns:
     def count(self, classes: ClassColumns) -> None:
         """Add what pods use that came since the last time: of many at once in a tenth of the time.
 
-        Due before anything is taken away or read, and before a class requests something else.
+        Due before anything is removed or read, and before a class requests something else.
         """
         if self._uncounted:
             slots = np.array(self._uncounted)

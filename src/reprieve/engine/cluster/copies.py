@@ -1,6 +1,6 @@
 """How a snapshot is made: every column is copied, what has not changed otherwise is shared.
 
-Node columns are put into the order of names, which is sorted only when nodes come or go.
+Node columns are ordered by name; names are sorted only when nodes are added or removed.
 """
 
 from __future__ import annotations

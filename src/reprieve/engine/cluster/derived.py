@@ -1,8 +1,8 @@
 """What decisions work out of whole tables, kept for the next ones while the tables are the same.
 
-To read what 65,000 nodes publish takes longer than to decide on it, and it hardly ever changes.
-Whoever keeps something here makes it of nothing but the tables that it names, and never changes it
-afterwards, so that no decision can tell whether it was there before.
+Reading what 65,000 nodes publish costs more than deciding on it, and it hardly ever changes. A
+caller derives a value kept here only from the tables that it names, and never changes it
+afterwards, so that no decision depends on whether the value was already there.
 """
 
 from __future__ import annotations

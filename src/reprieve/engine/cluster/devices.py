@@ -198,7 +198,7 @@ class Constraint:
 class AllocatedDevice:
     """One device of an allocation; `request` is `REQUEST` or `REQUEST/ALTERNATIVE`.
 
-    `consumed`: amounts of a device that may be allocated several times; `share` tells them apart.
+    `consumed`: amounts of a device that may be allocated several times; `share` distinguishes them.
     """
 
     request: str

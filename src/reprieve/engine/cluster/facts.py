@@ -2,7 +2,7 @@
 
 A label of all nodes is a number per node, so that a selector is tested once per distinct value.
 Snapshots share these columns as long as no node (no label set) has changed, because reading 5,000
-rows takes longer than deciding on them.
+rows costs more than deciding on them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Groups by key as they are created and deleted, and their trees: what `trees` of a snapshot holds.
 
-For whoever asks about one group at a time between decisions: the queue, and those who write
+For callers that query one group at a time between decisions: the queue, and the writers of
 statuses. With `trees` off every pod group stands for itself, whatever parent it names.
 """
 
@@ -22,7 +22,7 @@ class Forest:
         self._trees = trees
         self._rows: dict[str, GroupRow] = {}
         self._children: dict[str, set[str]] = {}  # also of parents that are not there
-        #: Told of the key of each group that comes, changes or goes.
+        #: Called with the key of each group that is added, changed or deleted.
         self.observers: list[Callable[[str], None]] = []
 
     def __iter__(self) -> Iterator[GroupRow]:

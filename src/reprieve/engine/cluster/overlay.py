@@ -1,7 +1,7 @@
 """What we did to pods and have not seen yet: bindings and nominations, each with a deadline.
 
-An assumption ends when the pod is seen bound, finished or gone, a nomination when it is seen on the
-pod or the pod is bound; both end at their deadline, and decisions are then made from what is
+An assumption ends when the pod is seen bound, finished or deleted, a nomination when it is seen on
+the pod or the pod is bound; both end at their deadline, and decisions are then made from what is
 observed. Source: the design's "State that can be trusted".
 """
 

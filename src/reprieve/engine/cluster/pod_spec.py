@@ -200,8 +200,8 @@ class PodClass:
     scored_incoming: tuple[int, int] | None = None
 
     def __hash__(self) -> int:
-        # Of what classes differ in: all of it would take longer than all else about a class, and
-        # each node has some that are pinned to it.
+        # Only some of the fields in which classes differ: hashing all of them would cost more than
+        # everything else about a class, and each node has some classes that are pinned to it.
         return hash(
             (self.requests, self.node_affinity, self.node_selector, self.volumes, self.images)
         )

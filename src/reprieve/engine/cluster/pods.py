@@ -57,7 +57,7 @@ def apply_pod(state: State, row: PodRow) -> None:
     _start(state, pod)
     if assumption is not None and pod.slot < 0 and not pod.finished:
         assume_pod(state, pod, assumption.node, assumption.deadline)
-    _release(state, before)  # after the new numbers are taken, so that shared ones stay
+    _release(state, before)  # after the new numbers are in use, so that shared ones stay
 
 
 def end_pod(state: State, uid: Uid) -> None:

@@ -1,13 +1,14 @@
 """Which changes may help a unit that found neither capacity nor victims, as two counters.
 
-`helped` counts what may help anybody: a node that is new or offers something else, a placed pod
-that goes, leaves or changes, an object that filters read. `joined` counts what takes room and helps
-only where one pod wants to be near others, or where another order of taking leaves more: a pod that
-comes to a node, a budget, what pods are spread by. Whatever is not known to be harmless helps.
+`helped` counts what may help any unit: a node that is new or offers something else, a placed pod
+that is deleted, leaves its node or changes, an object that filters read. `joined` counts what uses
+capacity and helps only where one pod wants to be near others, or where another order of allocation
+leaves more capacity: a pod that comes to a node, a budget, what pods are spread by. Whatever is not
+known to be harmless helps.
 
 Not counted: a pending pod, beside its nomination; a group of which no pod has a node; the fields of
-a pod that say when it started, failed or saved, and whose it is: they order victims, and rule none
-out, unless the policy requests the time, in which case a unit is told when to try again.
+a pod that state when it started, failed or saved, and its owner: they order victims and exclude
+none, unless the policy requests the time; the unit then knows when to try again.
 """
 
 from __future__ import annotations

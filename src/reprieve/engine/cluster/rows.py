@@ -74,7 +74,7 @@ PODS: Final = "pods"  # every pod requests one of them
 CPU: Final = "cpu"  # milli-CPU
 MEMORY: Final = "memory"  # bytes
 STORAGE: Final = "ephemeral-storage"  # bytes
-WITH_GROUP: Final = "with-group"  # what a pod states that goes only with all of its group
+WITH_GROUP: Final = "with-group"  # what a pod states that is evicted only with all of its group
 COMPOSITE: Final = "compositepodgroup:"  # what keys of composite groups begin with
 
 
@@ -130,7 +130,7 @@ class PodRow:
     workload: str = ""  # namespace/name of the Kueue Workload that it runs for
     checkpoint: int = 0  # Unix seconds of the last one, 0 where none was stated
     protection: str = ""  # PriorityClass that counts for it as a victim, if it is in no group
-    disruption: str = ""  # WITH_GROUP: goes only with all pods of its group
+    disruption: str = ""  # WITH_GROUP: evicted only with all pods of its group
     # Seconds from its start for which it is no victim, if it is in no group: None where nothing is
     # stated, -1 for what cannot be read. The same in the rows below.
     min_runtime: int | None = None
@@ -138,11 +138,11 @@ class PodRow:
     controller: str = ""  # uid of the controller
     failed: int = 0  # Unix seconds at which a container ended badly for the last time
     stuck: bool = False  # a container cannot be started
-    disrupted: str = ""  # the reason for which somebody evicts it
+    disrupted: str = ""  # the reason stated for its eviction
     # Seconds of notice that it requests before its eviction; 0: none stated, -1: unreadable.
     notice: int = 0
     speaks: bool = False  # it answers a notice for its unit
-    save_cost: int = 0  # seconds that a save takes, 0 where it states nothing
+    save_cost: int = 0  # duration of a save in seconds, 0 where it states nothing
     # With which number its pod set begins; -1: what cannot be read.
     index_offset: int = 0
 
@@ -203,7 +203,7 @@ class GroupRow:
     protection: str = ""  # PriorityClass that counts for it as a victim
     floor: int = 0  # pods of which fewer are of no use, -1 for one that cannot be read
     min_runtime: int | None = None
-    notice: int = 0  # seconds before its eviction at which its pods want to be told, as of a pod
+    notice: int = 0  # seconds of notice that its pods request before its eviction, as of a pod
     save_cost: int = 0
 
     @property
@@ -298,7 +298,8 @@ class IdleRow:
 class NoticeRow:
     """A placed pod, by its name, that would get notice before an eviction.
 
-    `time` that it would be granted, and that its `save` takes, 0 where it is not known: seconds.
+    `time`: seconds of notice that it would be granted; `save`: seconds that its save lasts. Either
+    is 0 where it is not known.
     `credit`: of its lineage, in thousandths.
     """
 
@@ -324,7 +325,7 @@ class PriorityClassRow:
     """A PriorityClass: its value, and the minimum runtime of pods that name it.
 
     `delay`: nanoseconds that they wait before they preempt, None where it does not state.
-    `notice_max`: seconds for which they may be told at most, None where it does not state.
+    `notice_max`: maximum notice in seconds that they may get, None where it does not state.
     """
 
     value: int

@@ -1,9 +1,9 @@
 """One consistent state of the cluster: read-only columns and tables that decisions are made from.
 
-Nodes are sorted by name, so that the first of equal nodes is the one that ties go to. Pods are in
-slots: a slot whose `pod_node` is negative is free, or its node is unknown, and it counts nowhere.
-What we did and have not seen yet (assumed pods) is in slots of its own, flagged `ASSUMED`. Finished
-pods are not here. Free room may be negative. Source: the design's "State that can be trusted".
+Nodes are sorted by name, so that a tie between nodes selects the first by name. Pods are in slots:
+a slot whose `pod_node` is negative is free, or its node is unknown, and it counts nowhere. What we
+did and have not seen yet (assumed pods) is in slots of its own, flagged `ASSUMED`. Finished pods
+are not here. Free capacity may be negative. Source: the design's "State that can be trusted".
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Flag(IntFlag):
     DELETING = 1
     PREEMPTED = 2  # deleting, and the scheduler's own DisruptionTarget states why (7.2)
     ASSUMED = 4  # bound by us, not seen yet
-    WITH_GROUP = 8  # goes only with all pods of its group (`PodRow.disruption`)
+    WITH_GROUP = 8  # evicted only with all pods of its group (`PodRow.disruption`)
 
 
 @value
@@ -105,7 +105,7 @@ class Snapshot:
     pod_checkpoint: I64  # (slots,) Unix seconds of the pod's last one, 0 where none was stated
     pod_flags: U8  # (slots,) Flag
     protections: Mapping[int, str]  # PriorityClass for the pod as a victim, by slot
-    min_runtimes: Mapping[int, int]  # what pods say of theirs, in seconds, by slot
+    min_runtimes: Mapping[int, int]  # as pods state them, in seconds, by slot
 
     classes: tuple[PodClass | None, ...]  # None where the number is free
     labels: tuple[PodLabels | None, ...]

@@ -2,7 +2,7 @@
 
 Every name of a node that a node or a pod mentions has a number, so that a pod counts on its node
 before the node is known; likewise for groups. Classes, labels, groups and node names are numbered
-as long as somebody uses them.
+as long as they are in use.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class State:
     tables: dict[Kind, dict[tuple[str, str], Held]] = field(
         default_factory=lambda: {kind: {} for kind in Kind}
     )
-    # Of tables that a snapshot has: what changed since, in the order of the table; True: it came or
-    # went meanwhile.
+    # Of tables that a snapshot has: what changed since, in the order of the table; True: it was
+    # added or removed meanwhile.
     touched: dict[Kind, dict[tuple[str, str], bool]] = field(default_factory=dict)
     changed: set[str] = field(default_factory=lambda: {"nodes", "pending", "groups", *Kind})
 

@@ -1,6 +1,6 @@
 """A column of texts that is copied in proportion to what has changed.
 
-A copy of 95,000 texts touches each of them, which takes longer than all numeric columns together;
+A copy of 95,000 texts touches each of them, which costs more than all numeric columns together;
 here a copy shares the chunks in which nothing has changed.
 """
 

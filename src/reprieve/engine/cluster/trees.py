@@ -64,7 +64,7 @@ class GroupTrees:
     def children(self) -> Mapping[int, tuple[int, ...]]:
         """Return the children of each composite group that has some, in the order of creation.
 
-        A group whose way up is endless is nobody's child.
+        A group in a cycle of parents, or below one, is no child of any group.
         """
         found: dict[int, list[tuple[int, str, bool, int]]] = {}
         for group, row in enumerate(self._rows):

@@ -2,7 +2,7 @@
 
 Pods of one class, labels and owner share them. A pod with claims of volumes has its own, and so has
 one with claims of devices, unless others request the same (`claims_alike`): then each of these is
-looked at once by itself when it is first asked about, as if its filters were compiled then.
+examined once by itself when it is first queried, as if its filters were compiled then.
 Source: specification 7.7, 21.6 and 21.9.
 """
 
@@ -51,7 +51,7 @@ class Compiled:
 
     `codes`: (nodes,) of the first filter that refuses. `stale`: nodes whose entry there is out of
     date. `several`: filters that have to know which of several pods they answer for. `reserving`:
-    those that take something for the pod that is placed.
+    those that reserve something for the pod that is placed.
     """
 
     filters: tuple[Filter, ...]
@@ -75,7 +75,7 @@ class CompiledFilters:
         self._alike: dict[_Key, Compiled] = {}  # by what several of the latter request
         self._each: list[Compiled] = []
         self._asked: dict[Uid, _Key | None] = {}  # what pods with claims request, if others may
-        self._latest: tuple[Pending, Compiled] | None = None  # who was asked about last
+        self._latest: tuple[Pending, Compiled] | None = None  # the pod that was queried last
 
     def of(self, view: View, pending: Pending) -> Compiled:
         """Return what a pod is answered by; it follows every change from now on."""

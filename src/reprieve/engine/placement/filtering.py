@@ -3,9 +3,9 @@
 A plugin's `compile_*` function looks once at the view and returns what the pod needs: a `Filter`,
 None when there is nothing to check (the plugin is skipped for this pod), or a `Refusal` that
 rejects every node with one reason (kube-scheduler's PreFilter). Afterwards `add` and `remove` keep
-it true while the simulation puts pods in and takes them out; removing what was added restores it
-exactly. Pods of one class and labels share their filters, those with claims if they request the
-same. Source: specification 7.7, 16, 17 and
+it true while the simulation adds and removes pods; removing what was added restores it exactly.
+Pods of one class and labels share their filters, those with claims if they request the same.
+Source: specification 7.7, 16, 17 and
 21.1.
 """
 
@@ -84,7 +84,7 @@ class View(Protocol):
     policy: Policy
     profile: Profile
     present: Mask  # (slots,) the snapshot's pods that are there; False where a slot counts nowhere
-    simulated: list[Placed]  # pods that the simulation has put in, in order
+    simulated: list[Placed]  # pods that the simulation has added, in order
     used: I64  # (nodes, resources) of both
     shared: dict[str, object]  # what the filters of one plugin share, by the plugin's name
     scorers: Mapping[str, PlacementScorer]  # those of others that a profile may name

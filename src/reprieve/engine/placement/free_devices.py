@@ -1,9 +1,8 @@
 """The devices of each node that no claim has, by the resource name of their class.
 
-Only devices that one node alone reaches, that stand for themselves (no partitions that take
-counters from each other, none that are shared) and that no taint keeps pods from. Where a selector
-of a class cannot be read, or has no value, none of its devices counts as free. Source:
-specification 21.9.
+Only devices that one node alone reaches, that stand for themselves (no partitions that share
+counters, no shared devices) and that no taint keeps pods from. Where a selector of a class cannot
+be read, or has no value, none of its devices counts as free. Source: specification 21.9.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 
-# Fields of a policy that are options of ours: its text, and so the ids of plans, is without them
-# as long as nobody sets them.
+# Fields of a policy that are options of ours: its text, and so the ids of plans, omits them as long
+# as they are not set.
 _OPTION: Final = "option"
 
 
@@ -126,7 +126,7 @@ class Profile:
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
     volume_shape: tuple[tuple[int, int], ...] = ((0, 10), (100, 0))
-    volume_bind_seconds: int = 600  # how long volumes may take to be bound; for the plane
+    volume_bind_seconds: int = 600  # time limit for binding volumes; for the plane
     percentage_of_nodes: int | None = None
     min_candidate_nodes_percentage: int = 100
     min_candidate_nodes_absolute: int = 100
@@ -144,7 +144,7 @@ class Gates:
     topology_aware: bool = True
     composite_pod_group: bool = False
     async_preemption: bool = True
-    # Requests of pods are read with what their claims take of the node.
+    # Requests of pods are read with what their claims use of the node.
     node_allocatable_claims: bool = field(default=False, metadata={_OPTION: True})
     # Koordinator's label is read as the preemption policy of pods.
     preemption_policy_label: bool = field(default=False, metadata={_OPTION: True})
@@ -182,13 +182,16 @@ class Policy:
     together. `kep_messages`: conditions in KEP-5710's own words. `binary_search_priority`: only the
     lowest priorities that are needed are considered. `max_placements` and `topology_preemption`:
     for how many placements victims are chosen. `cascade_aware`: of two that do equal harm, the one
-    whose victims find other nodes. `harm_order`: among equals of the KEP's order idle work goes
-    first, then what loses least; `max_lost_work`: seconds that work without a checkpoint loses at
-    most. `protection`: as victims pods and groups may have a priority of their own, None: none has.
-    `non_uniform_groups`: groups go one by one down to their floor only, and leaders with all.
+    whose victims find other nodes. `harm_order`: among equals of the KEP's order idle work is
+    evicted first, then what loses least; `max_lost_work`: seconds that work without a checkpoint
+    loses at most. `protection`: as victims pods and groups may have a priority of their own, None:
+    none has.
+    `non_uniform_groups`: pods of a group are evicted one by one down to its floor only, and leaders
+    with all.
     `max_min_runtime`: seconds for which work that has just started may be no victim, at most; 0:
-    what it says of that does not count. `choice`: how victims are chosen. `fewest_devices`: of
-    victims of the same priority those that hold the fewest devices, where several planes decide.
+    the minimum runtime that it states does not count. `choice`: how victims are chosen.
+    `fewest_devices`: of victims of the same priority those that hold the fewest devices, where
+    several planes decide.
     """
 
     profiles: tuple[Profile, ...] = (Profile(),)

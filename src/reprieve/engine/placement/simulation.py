@@ -1,10 +1,10 @@
 """A copy of the snapshot's pods that can be changed: pods are removed, reprieved, and placed.
 
-All attempts of a session share one simulation, so that later units see what earlier ones took; an
+All attempts of a session share one simulation, so that later units see what earlier ones used; an
 attempt that fails leaves it as it was. `used` and `scored` follow every change; filters and scores
 are compiled when a pod first needs them and follow from then on. A change of many pods at once
-drops the compiled ones instead, which is cheaper than telling them. Source: specification 5.3, 7.7
-and 8.7.
+drops the compiled ones instead, which is cheaper than notifying them. Source: specification 5.3,
+7.7 and 8.7.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from reprieve.engine.placement.scores import compile_scores
 
 __all__ = ["Checkpoint", "Simulation"]
 
-_FEW: Final = 64  # changes that compiled filters are told one by one
+_FEW: Final = 64  # changes of which compiled filters are notified one by one
 _PART: Final = 8  # of how many pods one moves at most, so that sums follow the change
 
 
@@ -50,7 +50,7 @@ class Checkpoint:
 class Simulation:
     """The pods of a snapshot, and what would happen to others if some of them were not there.
 
-    `evictable`: (slots,) pods that may be chosen as victims; all, unless somebody takes some out.
+    `evictable`: (slots,) pods that may be chosen as victims; all, unless the caller excludes some.
     `nominated`: by node, pods that others have to fit beside there (`respect`); they count in no
     column and no score.
     `search_start`: where the next search begins when not all nodes are examined (17.1). `now`: Unix
@@ -74,7 +74,7 @@ class Simulation:
         self._compiled = CompiledFilters()
         self._requests: dict[int, I64] = {}
 
-    # Asking.
+    # Queries.
 
     @property
     def scored(self) -> I64:

@@ -1,6 +1,6 @@
 """Whether the scheduling plane places a demand without idle work that another plane names.
 
-Asked before idle work is evicted for pods that our scheduling plane places. Source: the design's
+Queried before idle work is evicted for pods that our scheduling plane places. Source: the design's
 "Where the planes meet".
 """
 
@@ -29,7 +29,8 @@ __all__ = ["MOST_AHEAD", "refusal"]
 MOST_AHEAD: Final = 20
 _MOST_PREEMPTING: Final = 6  # different ones, with victims of theirs
 _TO_OTHERS: Final = "pending work of higher priority would use what is freed"
-#: Idle work goes first that holds at most so many times the devices that go by priority: halves.
+#: Idle work is evicted first if it holds at most so many times the devices that preemption by
+#: priority evicts: halves.
 _MOST: Final = 3
 
 
@@ -49,16 +50,16 @@ def refusal(
 ) -> tuple[str, frozenset[Uid]]:
     """Return why it is wrong to evict `gone` for these units; empty where it is right.
 
-    Where the units could preempt idle pods by priority, so that fewer devices go, it is wrong, and
-    the pods of idle work are returned: they alone may be their victims. `ahead`: units of higher
-    priority that wait as well, and take what comes free where they fit. `preempting`: those of them
-    that may preempt now, and take it where they fit beside their victims. `by_priority`: lower
-    priorities may be preempted for the units now; where these hold far fewer devices (`_MOST`), it
-    is wrong to evict idle work. Where the order of priorities names pods of `gone`, the others are
-    asked about as well, and they alone are returned: right where they do not come back, since they
-    would preempt those of a lower priority then.
+    Where the units could preempt idle pods by priority, so that fewer devices are evicted, it is
+    wrong, and the pods of idle work are returned: they alone may be their victims. `ahead`: units
+    of higher priority that are pending as well, and use what is freed where they fit. `preempting`:
+    those of them that may preempt now, and use it where they fit beside their victims.
+    `by_priority`: lower priorities may be preempted for the units now; where these hold far fewer
+    devices (`_MOST`), it is wrong to evict idle work. Where the order of priorities names pods of
+    `gone`, the other pods are examined as well, and they alone are returned: right where they do
+    not come back, since they would preempt those of a lower priority then.
     """
-    # Whoever is among the victims of the last of these sessions is one of these.
+    # Every victim of the last of these sessions is one of these.
     slots = places_of(snapshot.pod_uids, gone | idle)
 
     def session(named: Mapping[Uid, int] | None = slots, **waits: Any) -> Session:
@@ -80,7 +81,8 @@ def refusal(
         if others is not None and _exceeds(devices, _held(snapshot, units, others)):
             return FAR_FEWER, frozenset()
         if others is not None and others & gone:
-            # Those of the lowest priority are the idle ones: who goes in their place?
+            # Those of the lowest priority are the idle ones: which pods would be evicted in their
+            # place?
             rest = _lower_pods(snapshot, units) - gone
             beside = session(None, patient=frozenset(units), among=dict.fromkeys(units, rest))
             others = _by_priority(beside, snapshot, units) if rest else None

@@ -120,8 +120,9 @@ def _handed_on(
 ) -> dict[Uid, str]:
     """Return new nominated nodes of members without a node whose own ones siblings use.
 
-    A sibling that went where another one was nominated leaves the room that was made for it; the
-    rest gets that room, since otherwise it would be lost to others and victims be sought again.
+    A sibling that is placed where another one was nominated leaves the capacity that was freed for
+    it; the other members get that capacity, since otherwise it would be lost to others and victims
+    would be searched for again.
     """
     made = [snapshot.node_index.get(pending.row.nominated, -1) for pending in queued]
     left = [index for index, node in enumerate(made) if node >= 0 and nodes[index] != node]

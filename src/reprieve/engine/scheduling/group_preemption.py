@@ -2,8 +2,8 @@
 
 1. eligibility: the policy, then a preemption of ours that is still continuing;
 2. potential victims: units of a lower priority;
-3. the empty-state test: with all of them gone, the group is placed once; if it cannot be, nothing
-   is evicted;
+3. the empty-state test: with all of them removed, the group is placed once; if it cannot be,
+   nothing is evicted;
 4. that placement is fixed and units are reprieved around it.
 
 Source: specification, sections 7 and 13.
@@ -137,7 +137,7 @@ def _with_alternatives(first: _Search, full: Checkpoint) -> Preemption | None:
 class _Search:
     """Tries placements without the units below a priority, and chooses victims for them.
 
-    `full`: the state in which nobody was taken out. `potential`: units that may be victims when no
+    `full`: the state in which no pod was removed. `potential`: units that may be victims when no
     pod is spared. `by_harm`: the lost work counts. `runs`: placements tried.
     """
 
@@ -153,7 +153,7 @@ class _Search:
     runs: int = 0
     budgets: BudgetMatches | None = None
     potential: Units = field(init=False)
-    _levels: int = -1  # priorities that have to go for room, -1 where nobody has looked
+    _levels: int = -1  # priorities to evict for enough capacity, -1: not computed yet
     _cheapest: tuple[I64, Units] | None = None  # the pods spared with it
     _units: Units | None = None
     _spared: I64 = field(default_factory=_NOBODY.copy)
@@ -269,7 +269,7 @@ class _Search:
             units = self.units(spared, whole)
             found = _reprieved(simulation, units, members, budgets, policy)
         harm = set_harm(simulation.snapshot, found, self.lost if self.by_harm else None)
-        # A group that cannot go whole because some of its pods are spared.
+        # A group that cannot be evicted whole because some of its pods are spared.
         return Examined(placing, found, _NEVER if self._torn(found) else harm)
 
     def empty(self) -> Units:

@@ -1,7 +1,8 @@
 """Idle work and work of lower priority together, where that evicts less than priority alone.
 
-Idle units are named by the idle plane, oldest first. Some of them are taken to be gone, and victims
-are looked for by priority as always; a set counts where every unit of the demand gets its nodes.
+Idle units are named by the idle plane, oldest first. Some of them are assumed to be evicted, and
+victims are searched for by priority as always; a set counts where every unit of the demand gets its
+nodes.
 Of the sets that are tried, one is chosen:
 
 1. fewest devices, idle and by priority together;
@@ -59,7 +60,7 @@ def mixture(
     Args:
         snapshot: that of the sessions.
         units: of the demand; each has to be placed.
-        idle: what may go, oldest first.
+        idle: units that may be evicted, oldest first.
         begin: makes a session in which no unit has been tried.
         most: idle work alone is enough, and so many devices or more in all are no better; 0: it is
             not enough.

@@ -1,7 +1,7 @@
 """What an attempt to schedule a unit ends in, for pods and pod groups alike.
 
-A unit is a plain pod or a whole pod group (specification, section 1). The engine says what is to be
-done and why; texts are made in `wording`, API calls in `execution`.
+A unit is a plain pod or a whole pod group (specification, section 1). The engine decides what is to
+be done and states why; texts are made in `wording`, API calls in `execution`.
 """
 
 from __future__ import annotations
@@ -179,10 +179,10 @@ class Preemption:
 
     `unhelpful`: how many nodes state what, when a plain pod has no candidate; nodes that were not
     examined are counted too. `reprieved`: units reprieved, by rule. `refused`: for `-v 6`, units
-    that could not be put back with the first filter that refused. `placements`: how many were tried
-    in the empty state. `gap`: per cent by which the victims' pods, their lost work with
-    `harmOrder`, or their devices where several planes decide, exceed at most what has to go at this
-    priority; None where no bound is known.
+    that could not be reprieved, with the first filter that refused. `placements`: how many were
+    tried in the empty state. `gap`: per cent by which the victims' pods, their lost work with
+    `harmOrder`, or their devices where several planes decide, exceed at most what has to be evicted
+    at this priority; None where no bound is known.
     """
 
     code: Code
@@ -267,10 +267,10 @@ class Attempt:
     `code`: SUCCESS when at least the minimum is placed and `members` state who is bound where.
     `status`: sentences of the group's (or a failing check's) status, in order; a plain pod's is its
     member's diagnosis. `plan`: set when victims are to be evicted. `parts`: of a tree all groups,
-    composite ones too; `status` is then the root's. `spared`: who might have been preempted
-    otherwise, where nobody was found to; `held`: likewise, but for the governor of disruptions;
+    composite ones too; `status` is then the root's. `spared`: units that might have been preempted
+    otherwise, where no victims were found; `held`: likewise, but for the governor of disruptions;
     `protected`: how many pods more, but for a class of their own.
-    `delayed`: nobody was looked for, as the unit preempts from then on only.
+    `delayed`: no victims were searched for, as the unit preempts from then on only.
     `elsewhere`: why further placements have no node for the first pod that has none there.
     """
 

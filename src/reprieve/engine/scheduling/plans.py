@@ -1,8 +1,8 @@
 """Turns chosen victims into a plan that can be committed, recorded and replayed.
 
-The plan names pods by uid: one victim each, with the name of its unit where a whole group goes: the
-group's key, or that of the first pod where a gang has none. Source: the design's "Intent log and
-executor"; specification 7.8 and 8.6.
+The plan names pods by uid: one victim each, with the name of its unit where a whole group is
+evicted: the group's key, or that of the first pod where a gang has none. Source: the design's
+"Intent log and executor"; specification 7.8 and 8.6.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def plan_of(
         row = preemptor.row
         ref = Reference("v1", "Pod", row.namespace, row.name, row.uid)
     slots = pods_of(found.victims)
-    # Texts of pods lie in memory in the order of slots, so that reading them in that of the
-    # victims takes twice as long.
+    # Texts of pods lie in memory in the order of slots, so that reading them in that of the victims
+    # is half as fast.
     order = np.argsort(slots)
     uids = texts_at(snapshot.pod_uids, slots[order].tolist())
     victims = _victims(snapshot, found.victims, slots, order, uids)
@@ -96,7 +96,7 @@ def _victims(
     `slots`: of these pods; `order` sorts them, and `uids` are in that order.
     """
     keys = texts_at(snapshot.pod_keys, slots[order].tolist())
-    # The texts of namespaces are the cluster's own: a hundred thousand more take memory and time.
+    # The texts of namespaces are the cluster's own: a hundred thousand more cost memory and time.
     labels = snapshot.pod_labels[slots[order]].tolist()
     spaces = {number: _namespace(snapshot, number) for number in set(labels)}
     names = {number: len(space) + 1 for number, space in spaces.items()}

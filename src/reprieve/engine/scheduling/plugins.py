@@ -2,8 +2,8 @@
 
 A plugin is a pure function of the frozen state: the group, its queued pods, why each node refused
 each of them. Success stops with its result; unresolvable stops with a failure; unschedulable is
-remembered and the next one is asked; anything else, an exception included, is an error of the whole
-attempt. Source: specification, section 6.
+remembered and the next one is called; anything else, an exception included, is an error of the
+whole attempt. Source: specification, section 6.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run_post_filters(
         try:
             result = plugin(simulation, group, queued, policy, choose, placing)
         except Exception as failure:
-            # A plugin is somebody else's code: its fault is this group's error, no other work's.
+            # A plugin is third-party code: its fault is this group's error, no other work's.
             simulation.rollback(before)
             said_last = Explanation(Sentence.PLUGIN_FAILED, (name, str(failure)))
             return Found(

@@ -4,7 +4,7 @@ Each node is a domain of its own, on which the same steps run: all potential vic
 pod fit, then units are reprieved one at a time. All nodes are worked on at once (`sweep`), the k-th
 unit of every node in the k-th round; a pod with constraints that need whole filters is tried node
 by node (`one_node`). Both give the same candidates. With `harmOrder` a node is chosen as without it
-where the victims would go further otherwise (`reach`). Source: specification, section 8.
+where the victims would reach further otherwise (`reach`). Source: specification, section 8.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def _goes_least(simulation: Simulation, pending: Pending, units: Units, found: P
         return True
     if not NOT_MONOTONE.isdisjoint(each.name for each in simulation.filters(pending)):
         return False
-    # On every node the highest priority that has to go is the same in any order among equals.
+    # On every node the highest priority that has to be evicted is the same in any order among
+    # equals.
     limited = budget_matches(simulation).limited
     return not limited[units.snapshot.pod_labels[units.slots()]].any()
 
@@ -211,7 +212,7 @@ def find_winner(
     All candidates, unless it is certain that those left out come after the best one.
     """
     bounds = None
-    # With `nonUniformGroups` it is not always the best one that is taken.
+    # With `nonUniformGroups` it is not always the best one that is chosen.
     if not policy.non_uniform_groups and not _stops_early(simulation, int(nodes.sum())):
         bounds = bounds_of(simulation, pending, policy, nodes)
     waves = list(bounds.waves) if bounds is not None else []
@@ -255,8 +256,8 @@ def find_candidates(
 ) -> Candidates:
     """Return the candidates among `nodes` (nodes,), as many as the profile requests.
 
-    `whole`: groups that go as a whole besides those of mode `all`. `by_harm`: their victims are
-    chosen as `harmOrder` wants it, if that is on.
+    `whole`: groups that are evicted as a whole besides those of mode `all`. `by_harm`: their
+    victims are chosen as `harmOrder` wants it, if that is on.
     """
     units = potential_units(
         simulation.snapshot,
@@ -268,7 +269,7 @@ def find_candidates(
         more=whole,
     )
     budgets = budget_matches(simulation)
-    # Nodes that are kept for others as well are few, and asked twice each (8.7).
+    # Nodes that are kept for others as well are few, and each is examined twice (8.7).
     kept = np.zeros(len(nodes), np.bool_)
     kept[list(simulation.nominated)] = True
     if sweepable(simulation, pending):

@@ -86,10 +86,10 @@ class Session:
     """Attempts over one snapshot.
 
     `plugins`: PodGroupPostFilter plugins by name, our own and those of others. `choose`: which of
-    the nodes that pass is taken; by scores unless somebody wants it otherwise. `overdue`: victims
-    that should be gone by now; no work waits for them, and no plan counts on them again. `gangs`:
-    groups of older front doors by the key of their unit; `jobs`: how they preempt. `now`: Unix
-    seconds, for a policy that is `timed`. `scorers`: placement scorers of others, by name.
+    the nodes that pass is used; by scores unless the caller states otherwise. `overdue`: victims
+    that should have ended by now; no work waits for them, and no plan counts on them again.
+    `gangs`: groups of older front doors by the key of their unit; `jobs`: how they preempt. `now`:
+    Unix seconds, for a policy that is `timed`. `scorers`: placement scorers of others, by name.
     `preempt_pod`: preemption for a plain pod. `holds`: who is held from whom, and until when.
     `waits`: units for which no work is evicted yet.
     """
@@ -136,7 +136,7 @@ class Session:
         """Run one scheduling cycle of a unit.
 
         None: the unit needs victims, and pods that this session has placed could be among them;
-        the caller takes a new snapshot, which has them, and asks again.
+        the caller makes a new snapshot, which has them, and calls again.
         """
         if self._waits.saving and (fits := self.placed(unit)) is not None:
             return fits
@@ -202,7 +202,7 @@ class Session:
     ) -> bool:
         """Return whether all of these units have nodes without `gone`, and what ends.
 
-        `ahead`: those whose turn comes first, which take nodes where they fit. The session is of no
+        `ahead`: those whose turn comes first, which use nodes where they fit. The session is of no
         further use: its simulations are changed.
         """
         emptied: set[str] = set()
@@ -262,7 +262,7 @@ class Session:
         if group is not None:
             priority = group.priority
         else:
-            # Members of an older gang may differ: none may take what is kept for somebody above it.
+            # Members of an older gang may differ: none may use what is kept for a unit above it.
             priority = min(pending.row.priority for pending in queued)
         gang = self._gangs.get(key)
         job = gang is None and not key and self._is_job(queued[0], name)

@@ -1,8 +1,8 @@
 """Which pods are there, for state that the filters of one plugin share.
 
-Several compiled filters hear of the same pod that came or went; a change counts once, and what a
-view changed while nobody listened is caught up with when the next filter is compiled. Source: the
-contract of `filtering`.
+Several compiled filters are notified of the same pod that was added or removed; a change counts
+once, and what a view changed while no filter observed it is applied when the next filter is
+compiled. Source: the contract of `filtering`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """NodeResourcesFit: the node fits one more pod and all that the pod requests.
 
-A resource that the pod does not request is never looked at, so that an over-committed node still
-takes pods that request nothing. A request above what the node offers when empty cannot be resolved
-by removing pods. Source: specification 16 ("NodeResourcesFit in detail") and 21.4.
+A resource that the pod does not request is never checked, so that an over-committed node still
+accepts pods that request nothing. A request above what the node offers when empty cannot be
+resolved by removing pods. Source: specification 16 ("NodeResourcesFit in detail") and 21.4.
 """
 
 from __future__ import annotations

@@ -124,8 +124,8 @@ class Selection:
     def sets_in(self, namespace: str, requirements: Iterable[Requirement]) -> I64:
         """Return the numbers of the namespace's label sets that satisfy all of these, in order.
 
-        It costs what the namespace has, so that thousands of selectors can be asked about; only for
-        the first keys of all is there a column of all label sets.
+        The cost depends on the label sets of the namespace, so that thousands of selectors can be
+        evaluated; only for the first keys of all is there a column of all label sets.
         """
         sets = self._by_namespace.get(namespace)
         if sets is None:

@@ -1,9 +1,9 @@
 """PodTopologySpread: no domain has more matching pods than the emptiest one plus maxSkew.
 
-Counts are exact: the minimum is taken over all domains that exist, at every moment, and terminating
-pods never count, so that taking them out changes nothing. (The real plugin keeps the two lowest
-domains only; specification 21.6 names the three spots and recommends this.) Source: specification
-21.6.
+Counts are exact: the minimum is computed over all domains that exist, at every moment, and
+terminating pods never count, so that removing them changes nothing. (The real plugin keeps the two
+lowest domains only; specification 21.6 names the three spots and recommends this.) Source:
+specification 21.6.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ reachable; then claims that wait for their first consumer get, in the order of t
 smallest volume that serves them (one volume never twice), and the rest must be provisionable: the
 class has a provisioner, its topologies allow the node, and where the driver reports capacity there
 is enough. Answers do not depend on pods, only on what placed members have reserved: their volumes
-are taken, and a claim that one of them reserved is bound for all that share it.
+are in use, and a claim that one of them reserved is bound for all that share it.
 
 The whole answer is one pass over candidate volumes, each with the few nodes that reach it. Source:
 specification 21.5; the order of a node's reasons is the real plugin's.

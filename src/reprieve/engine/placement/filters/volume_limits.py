@@ -1,8 +1,8 @@
 """NodeVolumeLimits: how many volumes of a CSI driver a node can attach.
 
 The distinct volumes of a node are those of its pods and of its VolumeAttachments. Pods follow the
-simulation; an attachment stays counted when its last pod goes, unless `simulate_claims` is set and
-no pod uses the volume any more. Source: specification 21.5 and 21.8.
+simulation; an attachment stays counted when its last pod is removed, unless `simulate_claims` is
+set and no pod uses the volume any more. Source: specification 21.5 and 21.8.
 """
 
 from __future__ import annotations

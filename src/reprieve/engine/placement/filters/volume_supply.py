@@ -1,6 +1,6 @@
 """How a claim without volume can be served: by which volumes, and where by provisioning one.
 
-A volume that is reserved for the claim goes before all others; else those of the claim's class that
+A volume that is reserved for the claim precedes all others; else those of the claim's class that
 are free, large enough and of its modes, smallest first. To provision needs a provisioner, the
 class's topologies, and reported capacity where the driver reports any. Source: specification 21.5.
 """

@@ -4,8 +4,8 @@ A placed pod adds to the domain of its node, for each topology key: the weight o
 pod's preferred terms that matches it, the profile's weight for each of its required affinity terms
 that matches the own pod, and the weight of each of its preferred terms that does; anti-affinity
 counts negative. Terminating pods count. All of this depends on a pod's class and labels only, so
-that it is a table by class plus a table by labels, and a pod that comes or goes changes one number
-per key.
+that it is a table by class plus a table by labels, and a pod that is added or removed changes one
+number per key.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _preferring(view: View) -> Preferring:
             if entry is not None
             for term, weight in _signed(entry, view.profile.hard_pod_affinity_weight)
         ]
-    preferring: Preferring = known  # type: ignore[assignment]  # nobody else writes under this key
+    preferring: Preferring = known  # type: ignore[assignment]  # no other code writes this key
     return preferring
 
 

@@ -51,7 +51,8 @@ class NodeScore:
     """Values that each follow the pods of their own node, and need no normalisation.
 
     `everywhere` computes them for all nodes at once, `at` for one; both read the view's columns
-    when they are called. Values are computed when somebody asks, not when a pod comes or goes.
+    when they are called. Values are computed when they are queried, not when a pod is added or
+    removed.
     """
 
     def __init__(

@@ -140,7 +140,7 @@ def _counter(
     snapshot = view.snapshot
     selection = selection_of(view)
     domains = selection.domains(constraint.topology_key)
-    # An empty selector counts nobody here.
+    # An empty selector counts no pod here.
     matches = selection.pods(constraint.selector or None, (pending.row.namespace,))
     by_node = constraint.topology_key == HOSTNAME
     if by_node:

@@ -2,9 +2,10 @@
 
 The placements that were found already are compared first, each with the victims that the reprieve
 leaves (`plan_cost`). Then other victims are searched for (`least_costly`): nodes and victims are
-proposed together, members are placed there by all filters with exactly these victims gone, and the
-reprieve decides who of them stays all the same. What costs least is taken, so that it is never more
-than without the search. With budgets of mode `Require` a proposal that breaks one is no choice.
+proposed together, members are placed there by all filters with exactly these victims removed, and
+the reprieve decides which of them stay all the same. The cheapest choice is used, so that it is
+never more than without the search. With budgets of mode `Require` a proposal that breaks one is no
+choice.
 Source: KEP-5710, "Future extensions"; specification of gang jobs, 7.4.
 """
 
@@ -55,7 +56,7 @@ def cheapest(
 ) -> Choice:
     """Return the choice that costs least, one of these or another one for the same members.
 
-    `full`: all possible victims are there. `candidates`: (nodes,) where members may go. The
+    `full`: all possible victims are there. `candidates`: (nodes,) where members may be placed. The
     simulation is left in any state.
     """
     weights, snapshot = weights_of(simulation), simulation.snapshot

@@ -1,10 +1,10 @@
 """The cycle of a gang group: all its pending pods one after the other, then Permit.
 
-1. Each pod takes its nominated node or the best one; it then waits for its siblings.
+1. Each pod is placed on its nominated node or the best one; it then waits for its siblings.
 2. As soon as every gang of the group has its minimum, all that wait are bound: the cycle is over.
 3. The first pod that does not fit ends the cycle. With `placement: search` all pods are first
    placed again by search, without victims; then the whole job preempts, once per cycle.
-4. If nobody failed and the minimum is not reached, those with a node wait in Permit, each for the
+4. If no pod failed and the minimum is not reached, those with a node wait in Permit, each for the
    time of its own gang; so do all when the one that did not fit is of a NonStrict gang, unless
    preemption has thrown them out.
 

@@ -1,8 +1,9 @@
 """Places the members of a job one after the other, each beside those before it.
 
-Every member goes to the cheapest node that passes its filters, the first by name among equals. With
-`narrowing`, as the reference does, a node that was refused for one member is not tried for later
-ones. Any member without a node fails the whole job. Source: specification of gang jobs, 7.3, 12.1.
+Every member is placed on the cheapest node that passes its filters, the first by name among equals.
+With `narrowing`, as the reference does, a node that was refused for one member is not tried for
+later ones. Any member without a node fails the whole job. Source: specification of gang jobs, 7.3,
+12.1.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def first_fit(
 ) -> list[int]:
     """Return the node of each member, cut short before the first that has none.
 
-    `order`: (nodes,) indices, best first. `said`: filled with what the filters say of nodes that
-    refuse a member. The simulation is left as it was.
+    `order`: (nodes,) indices, best first. `said`: filled with what the filters report for nodes
+    that refuse a member. The simulation is left as it was.
     """
     alive = candidates.copy()
     nodes: list[int] = []

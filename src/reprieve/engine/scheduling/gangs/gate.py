@@ -1,9 +1,9 @@
 """The gate before the queue, and Permit: which members may be tried, and when all may be bound.
 
-The gate asks in this order: is there a gang; is it initialized; has it been satisfied once already;
-do all gangs of the group exist, are they initialized, and have they collected their members; and is
-the pod the one that represents its group in the queue. Permit asks every gang of the group whether
-it has its minimum. Source: specification of gang jobs, sections 4 and 5.
+The gate checks in this order: is there a gang; is it initialized; has it been satisfied once
+already; do all gangs of the group exist, are they initialized, and have they collected their
+members; and is the pod the one that represents its group in the queue. Permit checks whether every
+gang of the group has its minimum. Source: specification of gang jobs, sections 4 and 5.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def enqueue_barrier(
     """Return what keeps the pod out of a queue of pods; one that passes represents its group.
 
     Our own queue holds a group as one entry, so that of these checks only those of `basic_barrier`
-    can keep its pods out; the others tell what the reference would say of each pod. `running`: ids
-    of the groups whose cycle runs. `tried`: pods that it has come to.
+    can keep its pods out; the others state what the reference would report for each pod. `running`:
+    ids of the groups whose cycle runs. `tried`: pods that it has come to.
     """
     found = basic_barrier(gangs, pod)
     gang = gangs.get(pod.gang)
@@ -112,7 +112,7 @@ def enqueue_barrier(
 def permit(gangs: Gangs, pod: GangPod | None) -> tuple[Permission, int]:
     """Return what Permit states of a pod that has a node, and nanoseconds that it may wait.
 
-    None: the pod is no member of a gang. The caller notes that the pod waits before it asks.
+    None: the pod is no member of a gang. The caller notes that the pod waits before it calls this.
     """
     if pod is None:
         return Permission.NOT_SPECIFIED, 0

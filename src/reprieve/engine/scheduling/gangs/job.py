@@ -52,7 +52,7 @@ class VictimGangs(StrEnum):
     """What happens to the rest of a victim's gang."""
 
     POD = "Pod"  # as the reference does: nothing
-    ALL = "All"  # it goes as a unit
+    ALL = "All"  # it is evicted as a unit
 
 
 class QuotaProtection(StrEnum):
@@ -153,10 +153,10 @@ class JobPreemption:
     victims. `statuses`: what was stated of nodes, by name; `counts`: the same counted, of `nodes`.
     `unplaced`: members that got no node. `terminating`: keys of pods that are waited for, with
     their node. `lower`: pods of lower priority that lose their nomination to a victim's node.
-    `gangs`: slots of those victims that go together, by gang. `best`: the least costly victims were
-    searched for, and exceed the least possible by `gap` per cent at most, None where that is not
-    known. Where it is not helpful, `allowed` is
-    how many pods could have gone, and `protected` how many more would have had to.
+    `gangs`: slots of those victims that are evicted together, by gang. `best`: the least costly
+    victims were searched for, and exceed the least possible by `gap` per cent at most, None where
+    that is not known. Where it is not helpful, `allowed` is
+    how many pods could have been evicted, and `protected` how many more would have had to be.
     """
 
     code: Code

@@ -1,16 +1,16 @@
 """Preemption for a whole job: all of its members get a node, or nothing is evicted.
 
-1. one attempt per gang cycle; somebody has to be pending; the trigger's policy has to allow it;
+1. one attempt per gang cycle; a member has to be pending; the trigger's policy has to allow it;
 2. no victim of an earlier attempt may still be ending on a nominated node;
 3. candidates are the nodes whose refusal of the trigger could be mended; with `placement: search`
    the nodes where that is so for any member, and those that a member fits on as they are;
 4. possible victims leave the candidates; all members are placed, each beside its siblings;
 5. around that placement victims are reprieved, the most important first: higher priority, then job
-   key, then name. Whoever cannot return is a victim;
+   key, then name. A unit that cannot return is a victim;
 6. with `placement: search` the same is done around what members find in their own order, and the
-   smaller set of victims is taken: fewer victims of exhausted budgets, then fewer pods, then lower
+   smaller set of victims is used: fewer victims of exhausted budgets, then fewer pods, then lower
    priorities, compared from the highest down; among equals that of the search. Where victims are
-   chosen by profile `best`, what costs least of these and of a further search is (`cheapest`).
+   chosen by profile `best`, the cheapest of these and of a further search is used (`cheapest`).
 
 The priority compared is the trigger's, for all members. The simulation is left as it was. Source:
 specification of gang jobs, sections 6, 7, 9 and 12.1.
@@ -70,7 +70,7 @@ def preempt_for_job(
 
     The simulation respects the nominations of other jobs already (`respect_others`).
     `statuses`: (nodes,) `Rejection` of each node for the trigger, where that is known already.
-    `explain`: also state what filters stated of nodes when everything went well.
+    `explain`: also report what filters stated of nodes when the preemption succeeds.
     """
     snapshot = simulation.snapshot
     refused = _refused(simulation, job)
@@ -336,7 +336,7 @@ class _DryRun:
     def _order(self, possible: Possible) -> I64:
         if self.policy.placement is Placement.FIRST_FIT:
             return by_cost(possible.cost)
-        # A node where nobody has to go comes before all others.
+        # A node where no pod has to be evicted comes before all others.
         return by_cost(np.where(possible.here, possible.cost + 1, 0))
 
     def _explain(

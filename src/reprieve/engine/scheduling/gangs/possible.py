@@ -1,10 +1,11 @@
 """Possible victims of a job, and what each node would cost.
 
 Every pod below the trigger's priority that no label protects may be preempted, whatever owns it.
-The cost of a node counts possible victims, not those that go in the end: priorities that occur are
-ranked from 0, and each job (`questioned-object-key`; pods without one are one job) pays the rank of
-its first victim. The reference takes the first in the order of its node cache, which differs from
-run to run; here it is the most important one. Source: specification of gang jobs, 1.3, 7.1, 7.2.
+The cost of a node counts possible victims, not those that are evicted in the end: priorities that
+occur are ranked from 0, and each job (`questioned-object-key`; pods without one are one job) pays
+the rank of its first victim. The reference uses the first in the order of its node cache, which
+differs from run to run; here it is the most important one. Source: specification of gang jobs, 1.3,
+7.1, 7.2.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _DENSE: Final = 1 << 22
 class Possible:
     """`slots`: (victims,). `job`: (slots,) rank of each pod's job key, ascending by text.
 
-    `cost`: (nodes,), 0 where nobody could go. `here`: (nodes,) whether somebody could.
+    `cost`: (nodes,), 0 where no pod could be evicted. `here`: (nodes,) whether any pod could be.
     """
 
     slots: I64

@@ -1,6 +1,6 @@
 """The gang record: what is known of a gang from its PodGroup or from its first valid pod.
 
-| origin | initialized by | re-read by | gone with |
+| origin | initialized by | re-read by | deleted with |
 | --- | --- | --- | --- |
 | PodGroup | the PodGroup | every update of it | the PodGroup |
 | annotations | the first pod whose minimum can be read | nothing | its last pod |
@@ -75,7 +75,7 @@ class GangSpec:
 class GangPod:
     """A member as the records see it.
 
-    `crd`: it is a member by a PodGroup label. `spec`: what its annotations say, None where they
+    `crd`: it is a member by a PodGroup label. `spec`: what its annotations state, None where they
     cannot be read; of annotation gangs only.
     """
 

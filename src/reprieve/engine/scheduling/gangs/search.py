@@ -4,9 +4,9 @@
 2. Members in their own order, each on the cheapest node: what the reference would find if it tried
    every node again.
 3. Largest first, each on the node where it leaves the least.
-4. Depth first over all assignments, largest first, cheapest node first. Equal members take nodes in
-   one direction only, nodes that are equal in all that counts are tried once, and states that
-   failed are remembered. It ends after `STEPS` placements at the latest.
+4. Depth first over all assignments, largest first, cheapest node first. Equal members are placed on
+   nodes in one direction only, nodes that are equal in all that counts are tried once, and states
+   that failed are remembered. It ends after `STEPS` placements at the latest.
 
 What members find in their own order is compared with it afterwards (`job_preemption`). The first
 that gives every member a node wins, so that the outcome depends on neither the order in
@@ -286,7 +286,7 @@ def _depth_first(
         if len(chosen) == len(members):
             found = list(chosen)
             break
-        # Among equal members a later one never takes an earlier place.
+        # Among equal members a later one never uses an earlier place.
         start = place if alike[member + 1] else 0
         state = _state(board, member + 1, start, width) if remember else None
         levels.append(_Level(width if remember and state in failed else start, state))

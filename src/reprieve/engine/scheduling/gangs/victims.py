@@ -1,7 +1,7 @@
 """Possible victims of a job as units: single pods, or gangs that are evicted as a whole.
 
-Units are in the order in which they are put back: higher priority, then job key, then name. Source:
-specification of gang jobs, 7.4; issue of gang jobs, `victimGangs`.
+Units are in the order in which they are reprieved: higher priority, then job key, then name.
+Source: specification of gang jobs, 7.4; issue of gang jobs, `victimGangs`.
 """
 
 from __future__ import annotations

@@ -2,18 +2,19 @@
 
 Examined are the best placement, then the other topology domains of the preemptor's constraint, the
 best-scored first, then alternatives: those in which one more of the victims of the best so far may
-not go, the one that matters most first. `maxPlacements` bounds their number; with
+not be evicted, the most important one first. `maxPlacements` bounds their number; with
 `topologyPreemption` every feasible domain is examined all the same, and with `harmOrder` the
-placement where least is lost, and one where the cheapest units make room. Each gets its victims in
-full, and the placement with the least harm is taken; the first difference decides:
+placement where least is lost, and one where the cheapest units free the capacity. For each all
+victims are chosen, and the placement with the least harm is used; the first difference decides:
 
 1. the rules by which a plain pod's node is chosen (specification 8.6), on whole victim sets;
 2. with `cascadeAware`: fewest pods of victims that would find no other node without evicting;
 3. the order of examination, which is that of the placement scores, then of the domains' names.
 
-With `harmOrder` nothing is taken that goes further than what is found without the option (`reach`).
-Where that cannot be told from the victims alone, the placements are those that are examined without
-the option, and the least harmful ones are compared with the best of these if they go no further.
+With `harmOrder` no plan is used that reaches further than what is found without the option
+(`reach`). Where that cannot be decided from the victims alone, the placements are those that are
+examined without the option, and the least harmful ones are compared with the best of these if they
+reach no further.
 
 Source: KEP-5710, "Future extensions"; specification 5.5, 7.4 and 8.6.
 """
@@ -76,7 +77,7 @@ class Search(Protocol):
     def cheapest(self, spared: I64) -> I64:
         """Return these pods and all others that stay when the cheapest units are evicted.
 
-        None at all where all units have to go, or nothing tells what is cheap.
+        None at all where all units have to be evicted, or nothing states what is cheap.
         """
         ...
 
@@ -192,7 +193,7 @@ class _Best:
     search: Search
     cascade_aware: bool
     held: Examined | None = None
-    homeless: int = -1  # of `held`, -1 where nobody has asked
+    homeless: int = -1  # of `held`, -1: not computed yet
 
     def offer(self, other: Examined) -> None:
         """Keep the other one if it does less harm."""
@@ -261,8 +262,8 @@ def _other_domains(
 def _alternatives(search: Search, examined: Sequence[Examined], wanted: int) -> list[Examined]:
     """Examine alternatives while that many are wanted.
 
-    The best placement so far is asked for an alternative first, and one that did more harm when it
-    has no more of them.
+    Alternatives of the best placement so far come first, and those of one that did more harm once
+    it has no more of them.
     """
     tried = len(examined)
     found: list[Examined] = []

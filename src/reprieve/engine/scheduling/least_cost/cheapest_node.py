@@ -1,11 +1,11 @@
 """Chooses the node, and the units on it, where a plain pod costs least.
 
-On each node where the pod fits with all potential victims gone, the lowest priority up to which
-units have to go is found, then the cheapest of these units by the resources that the pod requests,
-exactly. Of many nodes those are worked out whose victims are the least by kube-scheduler's rules.
-The best few are tried with all filters and the reprieve, nobody else being a victim, and what costs
-least of them and of the victims found before is taken (`plan_cost`). Source: KEP-5710, "Future
-extensions"; specification 8.
+On each node where the pod fits with all potential victims removed, the lowest priority up to which
+units have to be evicted is found, then the cheapest of these units by the resources that the pod
+requests, exactly. Of many nodes those are worked out whose victims are the least by
+kube-scheduler's rules. The best few are tried with all filters and the reprieve, with no other
+victims, and the cheapest of them and of the victims found before is used (`plan_cost`).
+Source: KEP-5710, "Future extensions"; specification 8.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def least_costly_node(
             if cost < least:
                 found, least = other, cost
     if costs.budgets:
-        # A bound holds whatever budgets say, and those that do not count them are fewer pods.
+        # A bound holds whatever budgets state, and those that do not count them are fewer pods.
         costs = unit_costs(units, parts, lost)
         proposals = _proposals(simulation, pending, candidates, costs)
     known = bool(proposals) and len(candidates) <= _NODES

@@ -1,11 +1,11 @@
 """Which units to remove at most: the cheapest ones by capacity until the preemptor should fit.
 
 Units are ordered by priority, then by lost work for each part of the need that they free, a group
-that goes as a whole as one; the shortest prefix is found with which the nodes together have room
-for the pods. A group of many pods is cheap for many pods though dear for one, which a choice pod by
-pod does not see. Only room is looked at: a preemptor that does not fit after all is placed with all
-units gone, and what breaks more budgets, or tears a group, is not taken (`alternatives`). Source:
-KEP-5710, "Future extensions".
+that is evicted as a whole as one; the shortest prefix is found with which the nodes together have
+capacity for the pods. A group of many pods is cheap for many pods though dear for one, which a
+choice pod by pod does not see. Only capacity is checked: a preemptor that does not fit after all is
+placed with all units removed, and a result that breaks more budgets, or tears a group, is not used
+(`alternatives`). Source: KEP-5710, "Future extensions".
 """
 
 from __future__ import annotations

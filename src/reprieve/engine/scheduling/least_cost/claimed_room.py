@@ -4,7 +4,7 @@ With `simulateClaims` the devices of victims come free. Requests for a number of
 are counted, by class and selectors; what else a claim requests (all devices of a node, one of
 several forms, equal attributes) is left to the filters. A device that several nodes reach counts on
 each, and one of a claim with several users, or on another node than its user, counts as free: there
-is never more capacity than is told. Source: specification 21.9.
+is never more capacity than is reported. Source: specification 21.9.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _owners(
 ) -> Mapping[DeviceId, int | None]:
     """Return by used device the place in `slots` of the pod that frees it.
 
-    None where nobody frees it, -1 where several have to go.
+    None where no pod frees it, -1 where several have to be evicted.
     """
     snapshot = simulation.snapshot
     place_of = {snapshot.pod_uids[slot]: place for place, slot in enumerate(slots.tolist())}

@@ -2,10 +2,10 @@
 
 The lowest priority up to which units have to be evicted is found first, then the cheapest of these
 units (`covering`), counting the resources that members request, what they allow of one another on a
-node (`node_limits`), and the nodes that take each member while all potential victims are gone. The
-result is only a proposal: the members are placed by all filters with exactly these units gone, and
-the reprieve decides who of them stays all the same. With a topology constraint each domain is
-worked out for itself.
+node (`node_limits`), and the nodes that accept each member while all potential victims are removed.
+The result is only a proposal: the members are placed by all filters with exactly these units
+removed, and the reprieve decides which of them stay all the same. With a topology constraint each
+domain is worked out for itself.
 
 On more than 64 nodes units for equal members are chosen by what slots cost (`frontier`), and those
 for members of several classes on the nodes that are cheapest for the largest ones. What comes of it
@@ -79,8 +79,8 @@ def without_nominations(queued: Sequence[Pending]) -> Sequence[Pending]:
 def in_rounds(needs: Needs, nodes: Sequence[int], members: Sequence[Sequence[int]]) -> list[int]:
     """Return the node of each member, in their order each on the one that has fewest so far.
 
-    `members`: for how many of each class each of these nodes has room, at least as many as there
-    are. Spread constraints look at the members that came before.
+    `members`: for how many of each class each of these nodes has capacity, at least as many as
+    there are. Spread constraints look at the members that came before.
     """
     left: list[Counter[int]] = [Counter() for _ in needs.classes]
     for node, pattern in zip(nodes, members, strict=True):
@@ -175,7 +175,7 @@ class Proposals:
     def _proposed(self, passes: Mask) -> Iterator[tuple[Proposal, bool]]:
         """Yield proposals on these nodes, and whether each one's bound is one of all plans there.
 
-        Of several cases, one of which holds for each plan, all bounds are told.
+        Of several cases, one of which holds for each plan, all bounds are yielded.
         """
         if self.limits is None:
             proposal = self._solved(passes)

@@ -1,9 +1,9 @@
 """Finds cheap victims for equal members on many nodes, and a lower bound of their cost.
 
-For every node the pods of units that may be evicted are put in the order of what a slot for one
-member costs with them. The lowest priority with which there are enough slots comes first. From
+For every node the pods of units that may be evicted are sorted by what a slot for one member costs
+with them. The lowest priority with which there are enough slots comes first. From
 then on each node has a few points, so many slots for so much, which are combined into the least
-cost for all members on the nodes where slots cost least. The bound takes parts of pods as well,
+cost for all members on the nodes where slots cost least. The bound counts parts of pods as well,
 and for each node the resource that it has least of; what a unit with pods on several nodes costs is
 split among its pods. Then those that are evicted are charged to the nodes that have capacity by
 them, all others in full, and the combination is made again while it gets cheaper. Source: KEP-5710,
@@ -22,7 +22,7 @@ from reprieve.engine.cluster.arrays import I64, Mask
 
 __all__ = ["Slots", "Wide", "cheapest_nodes", "wide"]
 
-_MORE: Final = 32  # nodes beyond those that the bound takes
+_MORE: Final = 32  # nodes beyond those that the bound uses
 _NODES: Final = 512  # on which slots are combined at most
 _NEVER: Final = 1 << 61
 _ROUNDS: Final = 1  # in which units on several nodes are brought together
@@ -36,7 +36,7 @@ class Slots:
     """Capacity for equal members, and what units free: pods as (parts,) columns.
 
     `need`: (resources,) of one member, above zero; `free`: (nodes, resources) with all units there;
-    `passes`: (nodes,) where members may go; `cost` and `priority`: (units,).
+    `passes`: (nodes,) where members may be placed; `cost` and `priority`: (units,).
     """
 
     need: I64
@@ -70,9 +70,9 @@ class _Lined:
     edges: I64  # (nodes + 1,)
     amount: F64  # of a member's need, of the resource of which the part frees most
     share: F64  # of its unit's cost
-    slots: I64  # on the node once it and those before it are gone
+    slots: I64  # on the node once it and those before it are removed
     begin: I64  # (nodes,) slots that are free
-    most: I64  # (nodes,) slots with all parts gone
+    most: I64  # (nodes,) slots with all parts removed
 
 
 def wide(room: Slots) -> Wide | None:
@@ -199,7 +199,7 @@ def _lined(room: Slots, level: int, of_pod: F64) -> _Lined:
 def _increments(room: Slots, lined: _Lined) -> F64:
     """Return what each slot more costs on each node at least: (nodes, slots), in ascending order.
 
-    Beyond what a node has with all parts gone it is more than anything.
+    Beyond what a node has with all parts removed it is larger than any other value.
     """
     most = int(lined.most.max(initial=0))
     if not most:
@@ -212,7 +212,7 @@ def _increments(room: Slots, lined: _Lined) -> F64:
     for slots in range(1, most + 1):
         nodes = np.flatnonzero(room.passes & (lined.most >= slots) & (lined.begin < slots))
         wanted = slots - ratio[nodes] + amounts[first[nodes]]
-        # The part that is taken last, of which only so much is needed.
+        # The part that is used last, of which only so much is needed.
         part = np.searchsorted(amounts, wanted * (1 - _SLACK), side="left") - 1
         part = np.clip(part, first[nodes], np.maximum(last[nodes] - 1, first[nodes]))
         rest = np.clip(wanted - amounts[part], 0, lined.amount[part])

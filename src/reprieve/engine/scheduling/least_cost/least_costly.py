@@ -1,9 +1,9 @@
 """Compares the victims found as kube-scheduler does with those of a search for the least cost.
 
-The search counts no budgets first. Where its victims go beyond what budgets allow it is done once
+The search counts no budgets first. Where its victims exceed what budgets allow it is done once
 more: pods under these budgets cost more than anything else, but for as many as each budget allows,
-those chosen before first. On many nodes it is done like that at once. What costs least of all that
-filters accept is taken (`plan_cost`).
+those chosen before first. On many nodes it is done like that at once. The cheapest result that
+filters accept is used (`plan_cost`).
 Source: KEP-5710, "Future extensions".
 """
 

@@ -1,17 +1,17 @@
 """Chooses nodes for a preemptor where the victims that this needs lose least.
 
-With all potential victims gone, each pod goes to the passing node where letting the others return
-around it costs least; the first difference decides:
+With all potential victims removed, each pod is placed on the passing node where it costs least to
+reprieve the others around it; the first difference decides:
 
 1. lowest priority of a unit that could not return;
 2. least lost work of these units, a group that is evicted as a whole counted once;
 3. the node's score.
 
-The costs of all nodes are estimated at once, from above: units leave in the order of their cost
-until there is room, or one that makes enough room alone. The most promising nodes are then looked
-at exactly, one more for every pod, all sets of units where these are few. Only room is looked at;
-what else keeps victims from returning is left to the reprieve that follows. Source: KEP-5710,
-"Future extensions".
+The costs of all nodes are estimated at once, from above: units are removed in the order of their
+cost until there is capacity, or only one that frees enough capacity alone. The most promising nodes
+are then examined exactly, one more for every pod, all sets of units where these are few. Only
+capacity is checked; what else keeps victims from returning is left to the reprieve that follows.
+Source: KEP-5710, "Future extensions".
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class _LeastHarm:
     known: dict[int, _Leaving] = field(default_factory=dict)  # exactly, by node
     pods: dict[int, list[_Pod]] = field(default_factory=dict)  # that can return, by node
     promising: Iterator[int] = field(init=False)  # to be looked at exactly
-    placed: int = -1  # pods that should be placed when the next one asks
+    placed: int = -1  # pods that should be placed when the next one is queried
     asked: int = -1  # class that the costs are for
 
     def __post_init__(self) -> None:
         """Sort the units' pods."""
         units, snapshot = self.units, self.units.snapshot
         assert units.lost is not None, "made with lost work"
-        # Lost work takes the place of the type, which it comes before here.
+        # Lost work replaces the type, which it comes before here.
         most_important = importance_order(
             units.priority,
             units.lost,

@@ -6,7 +6,7 @@ one, a node has so many, and units that match free one for each of their pods. S
 that members claim (`claimed_room`). The search for the least costly units counts them. Wider
 domains are left to the filters.
 
-A spread constraint lets a node have `maxSkew` more than the emptiest node has. Where no unit
+A spread constraint allows a node to have `maxSkew` more than the emptiest node has. Where no unit
 matches there is one case for each number that this can be: all nodes have that many at least, and
 none more than `maxSkew` above it. Otherwise the emptiest node has at most the mean, and no more
 than there is capacity for on any of them: that case bounds all plans, and another one, which bounds
@@ -85,7 +85,7 @@ def node_limits(
         simulation: without all units.
         needs: of the members.
         slots: of the pods of all units.
-        passes: (classes, nodes) which nodes take a member of a class.
+        passes: (classes, nodes) which nodes accept a member of a class.
     """
     limits = [
         *_spread_limits(simulation, needs, slots, passes),

@@ -2,7 +2,7 @@
 
 The first difference decides:
 1. the priority of the first victim, which is the highest, then the highest own one of its pods;
-2. pods that go beyond what disruption budgets allow;
+2. pods that exceed what disruption budgets allow;
 3. with `harmOrder`, the device-seconds that are lost; where several planes decide, the devices
    that the victims hold;
 4. the sum over the victims' pods of (priority + 2**31), as KEP-5710 counts;

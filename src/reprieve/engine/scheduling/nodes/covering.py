@@ -42,10 +42,10 @@ Pattern: TypeAlias = tuple[int, ...]  # members by class
 class Instance:
     """What is to be covered.
 
-    `free`: by node, what is free there. `needs` and `counts`: by class of members, what one asks
-    for and how many there are. `allowed`: by node, the classes that may go there. `frees`: by node,
-    what each unit frees there. `cost`: of each unit, at least 0. `least`: by node, so many members
-    have to have capacity there; none where it is empty.
+    `free`: by node, what is free there. `needs` and `counts`: by class of members, what one
+    requests and how many there are. `allowed`: by node, the classes that may be placed there.
+    `frees`: by node, what each unit frees there. `cost`: of each unit, at least 0. `least`: by
+    node, so many members have to have capacity there; none where it is empty.
     """
 
     free: Sequence[Amounts]

@@ -45,7 +45,7 @@ TryNodes: TypeAlias = Callable[[Mask | None, int], Placing]
 class GroupPlacing:
     """Where the queued pods are placed; they are in the simulation when `failure` is None.
 
-    `nodes`, `diagnoses`: as in `Placing`, of the placement that was taken or else the first one.
+    `nodes`, `diagnoses`: as in `Placing`, of the placement that was chosen or else the first one.
     `error`: the failure is an error, so that no preemption is examined. `placements`: how many were
     examined with success and without. `parts`: the groups of a tree that were tried in it.
     `elsewhere`: of each placement after the first, when none does, why its first pod has no node.

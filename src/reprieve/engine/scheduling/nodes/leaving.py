@@ -1,10 +1,10 @@
 """Capacity that is being freed: pods that end already, and others about to be evicted.
 
-A unit that has a node for its minimum once the pods that end are gone waits for that room, and
-nobody else is evicted for it; it is nominated to these nodes, so that the room is kept. Where the
-idle plane evicts idle pods for a unit and leaves the rest to priority (`mixtures`), victims are
-looked for as if these were gone. Only where several planes decide together: kube-scheduler waits
-for its own victims alone. Source: the design's "Where the planes meet".
+A unit whose minimum fits once the pods that end have ended waits for that capacity, and no other
+pod is evicted for it; it is nominated to these nodes, so that the capacity is kept. Where the idle
+plane evicts idle pods for a unit and leaves the rest to priority (`mixtures`), victims are searched
+for as if these were evicted. Only where several planes decide together: kube-scheduler waits for
+its own victims alone. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def are_named(
 ) -> NDArray[np.bool_]:
     """Return which slots are pods of these uids: (slots,).
 
-    `known`: slots of all pods that are ever asked about; to look through all texts takes longer
-    than to place a gang.
+    `known`: slots of all pods that are ever queried; a scan of all texts costs more than placing a
+    gang.
     """
     slots = snapshot.pod_uids
     if known is None:
@@ -192,7 +192,8 @@ def with_gone(
 def without_room(attempt: Attempt) -> Attempt:
     """Remove the nominated nodes of all members of a rejected unit, also those not tried now.
 
-    Else the others kept capacity that helps nobody: the unit does not fit with it any more.
+    Otherwise the other members would keep capacity that is of no use: the unit does not fit with it
+    any more.
     """
     found = attempt.preemption
     lacks = attempt.code is Code.UNSCHEDULABLE and attempt.plan is None

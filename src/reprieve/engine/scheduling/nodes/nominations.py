@@ -1,8 +1,8 @@
 """Which pods a node is kept for: nominations that an attempt has to respect (specification 8.7).
 
 Those of equal or higher priority count, each on its own node only. The unit's own pods and other
-members of its group or tree do not. Where victims of plans still save, the room that they hold is
-the capacity that is kept: whoever fits beside them as it is takes nothing from these plans.
+members of its group or tree do not. Where victims of plans still save, the capacity that they hold
+is the capacity that is kept: a unit that fits beside them now uses nothing that these plans need.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def kept_beside_saving(
 ) -> dict[int, tuple[Pending, ...]]:
     """Return what is kept, except capacity that the victims of its own plan still hold.
 
-    A victim of several plans holds room for the oldest one that needs it. Only for an attempt that
-    evicts no work: it sees the victims where they are.
+    A victim of several plans holds capacity for the oldest one that needs it. Only for an attempt
+    that evicts no work: it sees the victims where they are.
     """
     snapshot = simulation.snapshot
     wanted = frozenset[Uid]().union(*(victims for _, victims in plans))

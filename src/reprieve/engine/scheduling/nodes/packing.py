@@ -1,14 +1,14 @@
 """Finds nodes for members that do not fit one after the other, each on its best node.
 
-1. Members that only ask for resources are counted against the room of all nodes; where a class has
-   too little of it nothing is searched.
-2. Their nodes are worked out exactly (`covering`), on as many nodes as one search takes.
+1. Members that request only resources are counted against the capacity of all nodes; where a class
+   has too little of it nothing is searched.
+2. Their nodes are worked out exactly (`covering`), on as many nodes as one search covers.
 3. Members with constraints on one another, and what 2 does not answer, are tried in other orders
    and then depth first (`gangs.search`), both bounded in steps.
 
 Where more members wait than are needed all are tried, then the smallest that are enough; the others
-go to what is left. Filters have the last word: every member is placed by them. Source: KEP-5710,
-"Future extensions".
+are placed on what is left. Filters have the last word: every member is placed by them. Source:
+KEP-5710, "Future extensions".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from reprieve.units.ids import Uid
 
 __all__ = ["Needs", "needs_of", "place_otherwise", "room_of"]
 
-_NODES: Final = 128  # that one exact search takes
+_NODES: Final = 128  # that one exact search covers
 _MEMBERS: Final = 256  # of a gang that is searched for, with filters that look at each other
 
 #: Filters whose answer no placed sibling changes.
@@ -165,7 +165,7 @@ def _nodes_for(
             return found
     if len(members) > _MEMBERS:
         return None
-    # Nodes with the least room first.
+    # Nodes with the least capacity first.
     order = np.argsort(free.astype(np.float64).sum(axis=1), kind="stable")
     useful: Mask = np.asarray(passes.any(axis=0))
     return search(simulation, members, order, useful)

@@ -1,6 +1,6 @@
 """What has to be written for a placed pod before it is bound: claims of volumes and of devices.
 
-The filters of volumes and devices note in the simulation what a placed pod takes. Source:
+The filters of volumes and devices note in the simulation what a placed pod reserves. Source:
 specification 21.5 and 21.9.
 """
 

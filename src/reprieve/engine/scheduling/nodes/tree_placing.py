@@ -46,7 +46,7 @@ def place_unit(
 ) -> GroupPlacing:
     """Place the queued pods of a group or a tree; those of a tree are in placement order.
 
-    `within`: (nodes,) that may be taken, None for all.
+    `within`: (nodes,) that may be used, None for all.
     """
     if not group.composite:
         return place_group(simulation, group, queued, policy, choose, within=within)

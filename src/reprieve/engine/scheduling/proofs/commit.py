@@ -1,9 +1,9 @@
 """Whether a decision still holds when the cluster has changed since its snapshot.
 
 The same pods have to wait, the same victims to be there, and every member to pass its filters on
-its node, with the victims gone and the nominations of others respected: what `proof` asks, on the
-state of now. That a victim could stay since somebody has left is no reason to decide again. Source:
-the design's "How data flows", step `commit`.
+its node, with the victims removed and the nominations of others respected: what `proof` checks, on
+the present state. That a victim could stay since another pod has left is no reason to decide again.
+Source: the design's "How data flows", step `commit`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def still_holds(
 ) -> bool:
     """Return whether the attempt's bindings, or its plan, may be carried out on this state.
 
-    `now`: Unix seconds, for a policy that is `timed`. `overdue`: victims that should be gone.
-    Devices and volumes may have been taken by others: such an attempt is always decided again.
+    `now`: Unix seconds, for a policy that is `timed`. `overdue`: victims that should have ended.
+    Other pods may use the devices and volumes by now: such an attempt is always decided again.
     """
     if any(member.volumes or member.claims for member in attempt.members):
         return False

@@ -2,15 +2,16 @@
 
 Nothing of the search is used. What it finds is always a better choice, never a guess:
 
-1. the members fit with only pods of lower priorities gone than the highest among the victims;
-2. the plan says that nothing costs less (gap 0), and one pod would do in place of all victims that
-   go alone on a node: with `harmOrder` one that loses less, where several planes decide one that
-   holds fewer devices, else one in place of several;
+1. the members fit when only pods of lower priorities than the highest among the victims are
+   removed;
+2. the plan states that nothing costs less (gap 0), and one pod would do in place of all victims
+   that are evicted alone on a node: with `harmOrder` one that loses less, where several planes
+   decide one that holds fewer devices, else one in place of several;
 3. the plan states it, and a plan that is made the plain way costs less (`naive_plan`).
 
-1 and 3 are not asked where the search does not promise it: for members whose filters depend on
-other pods, topology constraints, trees, groups that go by floors, members of several sizes on many
-nodes; 3 not on many nodes.
+1 and 3 are not checked where the search does not promise it: for members whose filters depend on
+other pods, topology constraints, trees, groups that are evicted by floors, members of several sizes
+on many nodes; 3 not on many nodes.
 Source: promise "Irreducible" of the design.
 """
 
@@ -80,7 +81,7 @@ def fits_below(
     snapshot, policy = simulation.snapshot, simulation.policy
     lower = evictable & simulation.present & (priority < priority[slots].max())
     groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
-    # Of a group that is evicted as a whole all may go, or none.
+    # Of a group that is evicted as a whole all may be evicted, or none.
     stays = np.unique(groups[simulation.present & ~lower & (groups >= 0)])
     lower &= ~np.isin(groups, stays)
     gone = np.flatnonzero(lower)
@@ -136,8 +137,8 @@ def costs_more_than_plain(
 ) -> bool:
     """Return whether a plan that states that nothing costs less costs more than a plain one.
 
-    Nobody of a higher priority than the victims goes in it. `simulation`, `slots`, `evictable` and
-    `priority` as in `fits_below`. Not asked on many nodes.
+    It evicts no pod of a higher priority than the victims. `simulation`, `slots`, `evictable` and
+    `priority` as in `fits_below`. Not checked on many nodes.
     """
     snapshot, policy = simulation.snapshot, simulation.policy
     if len(snapshot.nodes) > _NODES or len(members) > _MEMBERS:

@@ -1,21 +1,21 @@
-"""Whether a victim of a plan could stay: promise "Irreducible", asked of every plan before it goes.
+"""Whether a victim of a plan could stay: promise "Irreducible", checked of each plan.
 
-A victim could stay when, with it back on its node and all others gone, every member still passes
+A victim could stay when, with it back on its node and all others removed, every member still passes
 all filters on its own node, in the order of placement, beside the members before it and the pods
-for whom the node is kept (specification 7.7, 8.4 and 8.7). What goes as one comes back as one.
-Nothing of the search is used; budgets and the order of importance state who is tried first, and
-nobody who passes here may be a victim, whatever the order was.
+for whom the node is kept (specification 7.7, 8.4 and 8.7). What is evicted as one comes back as
+one. Nothing of the search is used; budgets and the order of importance state which victim is tried
+first, and no pod that passes here may be a victim, whatever the order was.
 
 Only filters that can do nothing but refuse more when a pod comes are certain to refuse at the end
-whom they refused on the way. Two others may let in later whom they refused at its turn, since
-somebody else has come back: spread over domains, and required affinity. Where victims are not tried
-again (a plain pod; `secondReprievePass` off, as in the reference) those that count for such a
-constraint of a member are not asked about. With `simulateClaims` neither are pods with claims or
-volumes, where members have some: which devices a member takes depends on who is there.
+each pod that they refused on the way. Two others may accept later a pod that they refused at its
+turn, since another one has come back: spread over domains, and required affinity. Where victims are
+not tried again (a plain pod; `secondReprievePass` off, as in the reference) those that count for
+such a constraint of a member are not checked. With `simulateClaims` neither are pods with claims or
+volumes, where members have some: which devices a member uses depends on which pods are there.
 
-Arithmetic comes first, on all victims at once: room, pods that keep apart, and counts per domain.
-Whoever passes that is tried with all filters; without fault hardly anybody does, so that the time
-goes with the victims and the members, not with their product.
+Arithmetic comes first, on all victims at once: capacity, pods that keep apart, and counts per
+domain. Each victim that passes that is tried with all filters; without a fault hardly any does, so
+that the time grows with the victims and the members, not with their product.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def could_stay(
 ) -> list[I64]:
     """Return the slots of units that could stay, each alone; the first ones if there are many.
 
-    `simulation`: all victims are gone, and the members on their nodes. `members`: in the order in
-    which they were placed. `tried_again`: victims were, after others had come back.
+    `simulation`: all victims are removed, and the members on their nodes. `members`: in the order
+    in which they were placed. `tried_again`: victims were, after others had come back.
     """
     for refuse in (_without_room, _apart):
         if going.open.any():
@@ -132,7 +132,7 @@ def _filters(simulation: Simulation, members: _Members) -> Iterator[tuple[Filter
 def _without_room(simulation: Simulation, members: _Members, going: Going) -> None:
     """Refuse pods that request more than is left where members are, of what they request.
 
-    The last member of a node that requests a resource finds all of it taken that is taken here.
+    The last member of a node that requests a resource finds all of it in use that is in use here.
     """
     snapshot = simulation.snapshot
     nodes = np.unique(np.array([node for _, node in members]))
@@ -155,7 +155,7 @@ def _without_room(simulation: Simulation, members: _Members, going: Going) -> No
     here = here[going.open[here]]
     if not len(here):
         return
-    # What several pods of one unit ask of the same node.
+    # What several pods of one unit request of the same node.
     pairs, pair = np.unique(going.unit[here] * len(nodes) + rows[here], return_inverse=True)
     sums = np.zeros((len(pairs), len(snapshot.resources)), np.int64)
     np.add.at(sums, pair, snapshot.pod_requests[going.slots[here]])

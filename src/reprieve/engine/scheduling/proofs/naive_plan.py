@@ -1,10 +1,11 @@
 """Makes a plan the plain way, which a plan that claims to cost the least must not exceed: a proof.
 
-One member after the other, the largest first, goes to the node where room costs least right then:
-pods leave in the order of their price for what is lacking, and of a group that goes as a whole all
-leave at once. Who is not needed in the end stays. The result is checked by all filters. It is often
-not the best plan, but it is one: a plan that says that nothing costs less and costs more than this
-is wrong. Nothing of the search is used. Source: promise "Irreducible" of the design.
+One member after the other, the largest first, is placed on the node where capacity costs least
+right then: pods are removed in the order of their price for what is lacking, and of a group that is
+evicted as a whole all are removed at once. A pod whose eviction is not needed in the end stays. The
+result is checked by all filters. It is often not the best plan, but it is one: a plan that states
+that nothing costs less and costs more than this is wrong. Nothing of the search is used. Source:
+promise "Irreducible" of the design.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def naive_cost(
 ) -> int | None:
     """Return what a plain plan costs, None where it finds none.
 
-    `simulation`: all pods are there; it is left as it was. `allowed`: (slots,) who may go.
+    `simulation`: all pods are there; it is left as it was. `allowed`: (slots,) pods that may be
+    evicted.
     `weight`: (slots,) what each pod costs.
     """
     board = _Board(simulation, allowed, weight)

@@ -2,18 +2,18 @@
 
 An attempt is held against a snapshot, the one it was decided on or a newer one: are the victims of
 its plan there, of a lower priority, beyond their minimum runtime, not held by the governor of
-disruptions, and complete where a group goes as a whole; and do all pods that it binds or nominates
-pass all filters on their nodes, beside each other, once exactly these victims are gone and the
-nominations of others are respected? On the snapshot that it was decided on it is also asked whether
-a victim could stay (`irreducible`), and where the least costly victims were searched for whether
-there are better ones (`dearer`); what has gone meanwhile is no reason to drop a plan. Nothing of
-the search for victims is used, only filters compiled anew. Whoever carries out an attempt refuses
-one with faults. Source: promises "Feasible" and "Irreducible" of the design; specification 7.3 and
-7.7.
+disruptions, and complete where a group is evicted as a whole; and do all pods that it binds or
+nominates pass all filters on their nodes, beside each other, once exactly these victims are removed
+and the nominations of others are respected? On the snapshot that it was decided on it is also
+checked whether a victim could stay (`irreducible`), and where the least costly victims were
+searched for whether there are better ones (`dearer`); what was deleted meanwhile is no reason to
+drop a plan. Nothing of the search for victims is used, only filters compiled anew. The executor
+refuses an attempt with faults. Source: promises "Feasible" and "Irreducible" of the design;
+specification 7.3 and 7.7.
 
-What comes back as one: a group that goes as a whole; where `nonUniformGroups` is on also a group
-with a floor or a leader, if the plan names it as one; of older gangs, which the snapshot does not
-know, what the plan names as one where `victimGangs` is All; else each pod by itself.
+What comes back as one: a group that is evicted as a whole; where `nonUniformGroups` is on also a
+group with a floor or a leader, if the plan names it as one; of older gangs, which the snapshot does
+not know, what the plan names as one where `victimGangs` is All; else each pod by itself.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ def faults_of(
     """Return what is wrong with an attempt decided on this snapshot; nothing for a good one.
 
     `now`: Unix seconds, for a policy that is `timed`. `nominations`: those in force when it was
-    decided, where there are others than the snapshot's. `victim_gangs`: whether older gangs may go
-    as one. `holds`: who was held from the unit. `overdue`: victims of before that should be gone,
-    and that a group goes without. `jobs`: the options of older gangs; without them it is not asked
-    whether one's victims are the least costly.
+    decided, where there are others than the snapshot's. `victim_gangs`: whether older gangs may be
+    evicted as one. `holds`: which work was held from the unit. `overdue`: earlier victims that
+    should have ended, and that a group is evicted without. `jobs`: the options of older gangs;
+    without them it is not checked whether one's victims are the least costly.
     """
     found = (
         *_faults(snapshot, policy, attempt, now, nominations, victim_gangs, overdue),
@@ -255,7 +255,8 @@ def _dearer(
 def _allowed(snapshot: Snapshot, attempt: Attempt, jobs: JobPolicy | None) -> Mask | None:
     """Return who may be a victim of an older gang, (slots,); None where that is not known here.
 
-    It is not where gangs go as a whole, budgets may not be broken, or members have a node already.
+    It is not where gangs are evicted as a whole, budgets may not be broken, or members have a node
+    already.
     """
     if jobs is None or jobs.victim_gangs is not VictimGangs.POD or jobs.budgets is Budgets.REQUIRE:
         return None
@@ -403,7 +404,8 @@ def _torn(
 ) -> list[PlanFault]:
     """Search torn groups; `together`: (slots,) the group each pod is evicted with, or -1."""
     size = len(snapshot.group_rows) + 1
-    # Who is on the way out goes with the others without being named: nobody may wait for it.
+    # A pod that is being deleted counts as evicted with the others without being named: no unit may
+    # wait for it.
     stays = (snapshot.pod_node >= 0) & (snapshot.pod_flags & Flag.DELETING == 0)
     if overdue:
         stays &= np.array([uid not in overdue for uid in snapshot.pod_uids], np.bool_)

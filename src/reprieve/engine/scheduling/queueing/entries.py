@@ -54,8 +54,9 @@ class Entry:
 
     `since` orders equals, and those of one instant `number`, as they came; `until`: the second in
     which the backoff ends; `pooled`: when it came into the pool of unschedulable and gated ones;
-    `early`: when a hint last ended its backoff; `ticket` tells the valid place in a heap from those
-    left behind; `reminder`: when it is worth another try whatever happens (`Queue.remind`);
+    `early`: when a hint last ended its backoff; `ticket` distinguishes the valid place in a heap
+    from those left behind; `reminder`: when it is worth another try whatever happens
+    (`Queue.remind`);
     `futile`: what it was rejected on, None where it is to be tried whatever stands (`Queue.note`).
     """
 

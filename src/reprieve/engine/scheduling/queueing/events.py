@@ -39,7 +39,7 @@ class Happening(StrEnum):
     GROUP_ADDED = "PodGroupAdd"
     GROUP_LOWERED = "PodGroupUpdate"
     OBJECT = "ObjectUpdate"
-    CHANGED = "ClusterChanged"  # something that a decision reads, whatever it is; asks no hint
+    CHANGED = "ClusterChanged"  # something that a decision reads, whatever it is; calls no hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Event:
 
     `group`: its key; `tree`: the pod groups of its tree, where it is in one. `kind`, `namespace`,
     `name`: the object of `OBJECT`. `freed`: a ResourceClaim that no work uses any more. `at_most`:
-    only pods up to this priority are asked.
+    only pods up to this priority are tested.
     """
 
     what: Happening

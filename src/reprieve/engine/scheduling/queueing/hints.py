@@ -2,9 +2,10 @@
 
 A pod that was rejected waits until something happens that one of the plugins that rejected it holds
 for helpful. Each test looks at the event, the waiting pod and the labels and DeviceClasses that it
-may be about, so it may say yes in vain but never no where the plugin would pass. NodeResourcesFit
-requests DeviceClasses too: one may stand for an extended resource, and a node that offers nothing
-of such a resource has devices instead. Source: specification 21.4 and 22, table "Who is moved".
+may be about, so it may return a false yes, but never no where the plugin would pass.
+NodeResourcesFit requests DeviceClasses too: one may stand for an extended resource, and a node that
+offers nothing of such a resource has devices instead. Source: specification 21.4 and 22, table "Who
+is moved".
 """
 
 from __future__ import annotations
@@ -303,7 +304,7 @@ _VOLUME_KINDS: Final = frozenset(
 )
 F = FilterName
 
-#: For each event, the plugins that are asked and their test.
+#: For each event, the plugins that are queried and their test.
 ASKED: Final[Mapping[Happening, Mapping[str, _Test]]] = MappingProxyType(
     {
         Happening.POD_DELETED: {

@@ -1,6 +1,6 @@
 """Members that are not in the queue yet: their group, or one above it in its tree, is unknown.
 
-They are no entry, and nobody asks PreEnqueue about them. Source: specification 22; KEP-6012,
+They are no entry, and PreEnqueue is not called for them. Source: specification 22; KEP-6012,
 "Prerequisites".
 """
 

@@ -1,7 +1,7 @@
 """Selectors, terms and tolerations for one pod and one node, as queueing hints need them.
 
-Filters decide the same questions for all nodes at once; a hint asks about a single object. Source:
-specification 21.2, 21.3 and 21.7.
+Filters decide the same questions for all nodes at once; a hint decides about a single object.
+Source: specification 21.2, 21.3 and 21.7.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Queue:
         self._places = Places(facts, self._entries)
         self._flights = Flights()
 
-    # Pods and groups that come, change and go.
+    # Pods and groups that are added, changed and deleted.
 
     def add(self, row: PodRow, now: int) -> None:
         """Apply a pending pod, or what has changed about one."""
@@ -250,8 +250,8 @@ class Queue:
     def retry(self, revision: int, now: int, most: int) -> bool:
         """Move who was rejected on an older revision, as by a hint; return whether all were moved.
 
-        Hints ask what rejected a unit. What it would preempt for, and which places its members
-        would leave to each other, may depend on more: whatever helps anybody is worth another try.
+        Hints read what rejected a unit. What it would preempt for, and which places its members
+        would leave to each other, may depend on more: whatever helps any unit is worth another try.
         """
         old = [
             entry

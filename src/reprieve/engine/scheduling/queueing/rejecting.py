@@ -1,7 +1,8 @@
 """Which plugins rejected the pods of a unit, so that the queue knows whose hints may wake it.
 
-A pod that no node took was rejected by the filters that say why. A member that had a place, or was
-not tried any more, waits for its group: GangScheduling holds it back. Source: specification 22.
+A pod that no node accepted was rejected by the filters that state why. A member that had a place,
+or was not tried any more, waits for its group: GangScheduling holds it back. Source: specification
+22.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from reprieve.engine.selectors import selects
 __all__ = ["BudgetMatches", "budget_matches", "counted_units", "violating_pods"]
 
 _MOST_CELLS: Final = 1 << 22  # of a table of budgets and priorities
-_FEW_LEVELS: Final = 1 << 10  # of priorities, those that nobody has included
+_FEW_LEVELS: Final = 1 << 10  # of priorities, those that no unit has included
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def counted_units(units: Units, slots: I64, asked: Mask, matches: BudgetMatches)
 
     `slots`: of all pods of the units. `asked`: (units,). These are all that are under a budget, if
     any budget counts some pods as disrupted already. Otherwise a pod violates for sure when so many
-    come before it as its first budget allows, and then takes from no other one. Whoever has that
-    many of a higher priority, which comes first in the order, need not be in it.
+    come before it as its first budget allows, and then uses no other one. A unit with that many
+    pods of a higher priority before it in the order need not be in it.
     """
     snapshot = units.snapshot
     labels = snapshot.pod_labels[slots]

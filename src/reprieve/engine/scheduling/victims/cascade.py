@@ -1,8 +1,9 @@
 """How many pods of a victim set would find no other node without further evictions.
 
-One placement pass with the victims gone and the preemptor in place: the most important victims
-first, a group that goes as a whole only all together. Nothing is tried twice, and what the victims
-would evict themselves is not asked. Source: KEP-5710, "Future extensions" (cascading preemption).
+One placement pass with the victims removed and the preemptor in place: the most important victims
+first, a group that is evicted as a whole only all together. Nothing is tried twice, and what the
+victims would evict themselves is not examined. Source: KEP-5710, "Future extensions" (cascading
+preemption).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def homeless(
 ) -> int:
     """Return how many of the victims' pods fit nowhere; the simulation is left as it was.
 
-    `full`: the state in which nobody has been taken out yet.
+    `full`: the state in which no pod has been removed yet.
     """
     before = simulation.checkpoint()
     try:

@@ -1,9 +1,10 @@
 """Groups of which some pods may be evicted and some not alone (`nonUniformGroups`).
 
-`reprieve.dev/disruption-floor: N` on a PodGroup: its pods go one by one as long as at least N stay;
-fewer are of no use, so the rest goes with them as one unit. `reprieve.dev/disruption: with-group`
-on a pod, such as the leader of an inference group: it goes only with all others. Nobody becomes
-immune: the whole group can always go. A group of disruption mode `all` goes as a whole anyway.
+`reprieve.dev/disruption-floor: N` on a PodGroup: its pods are evicted one by one as long as at
+least N stay; fewer are of no use, so the rest is evicted with them as one unit.
+`reprieve.dev/disruption: with-group` on a pod, such as the leader of an inference group: it is
+evicted only with all others. No pod becomes immune: the whole group can always be evicted. A group
+of disruption mode `all` is evicted as a whole anyway.
 
 Victims are chosen pod by pod first. Where that tears a group, they are chosen again with that group
 as one unit, until none is torn; each round makes another group a unit, so that there is an end.

@@ -1,8 +1,9 @@
 """What trees of composite groups change about priorities and units, once their gate is on.
 
 The priority of a pod is that of its tree's root, or with `CompositePriority.NEAREST` that of its
-own group. Pods that go together have the highest of their priorities, and a tree that looks for
-room has the lowest of its waiting pods', so that it evicts nobody who could evict one of them.
+own group. Pods that are evicted together have the highest of their priorities, and a tree that
+needs capacity has the lowest of its waiting pods', so that it evicts no work that could evict one
+of them.
 Source: specification 4.3, 13 and 18; KEP-5710, "Pod Group priorities".
 """
 

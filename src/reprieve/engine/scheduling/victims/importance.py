@@ -35,7 +35,7 @@ def importance_order(
     """Return the indices of the units, most important first: (units,) int64.
 
     All arrays are (units,) int64; `grouped` is 1 for units of type group, 2 for a composite one.
-    `uid(i)` is asked for units that are equal in everything else. `lost`: device-seconds, None
+    `uid(i)` is called for units that are equal in everything else. `lost`: device-seconds, None
     where they play no role.
     """
     count = len(priority)

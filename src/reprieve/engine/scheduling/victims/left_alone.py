@@ -51,7 +51,7 @@ class LeftAlone:
 class Allowed:
     """Who may be a victim in a snapshot.
 
-    `overdue`: victims that should be gone by now; no plan counts on them again. `now`: Unix
+    `overdue`: victims that should have ended by now; no plan counts on them again. `now`: Unix
     seconds, for a policy that is `timed`. `jobs`: how older gangs preempt.
     """
 

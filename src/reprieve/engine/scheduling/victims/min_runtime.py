@@ -7,11 +7,11 @@ What counts for a pod, the first that states something:
 3. that of its namespace.
 It counts up to `maxMinRuntime`. What cannot be read states nothing.
 
-Time counts from the earliest start of the pods that are there of its group, or of all that go with
-it as a whole, and the longest time of any of these holds: a pod that is started again protects
-nobody anew. What has not started yet, or starts in the future, has nothing to lose; what is on its
-way out is not kept, and no part of a whole (with `nonUniformGroups`: of a group) that is being
-preempted. So nobody is protected for longer than the limit after its first pod has started.
+Time counts from the earliest start of the pods that are there of its group, or of all that are
+evicted with it as a whole, and the longest time of any of these holds: a pod that is started again
+protects no work anew. What has not started yet, or starts in the future, has nothing to lose; what
+is on its way out is not kept, and no part of a whole (with `nonUniformGroups`: of a group) that is
+being preempted. So no work is protected for longer than the limit after its first pod has started.
 Source: KEP-5710, "Future extensions".
 """
 
@@ -40,7 +40,8 @@ def protected_until(
 ) -> I64 | None:
     """Return when each pod may be a victim again, 0 where it may be now: (slots,) Unix seconds.
 
-    None where nobody is protected. `together`: slots of pods in no group that go as a whole.
+    None where no work is protected. `together`: slots of pods in no group that are evicted as a
+    whole.
     """
     if not policy.max_min_runtime:
         return None

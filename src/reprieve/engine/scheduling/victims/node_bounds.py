@@ -1,7 +1,7 @@
 """Which nodes can still be the best one for a plain pod, known before any node is tried.
 
 Among nodes that break no budget the one whose first victim has the lowest priority wins (8.6, 1 and
-2). Whoever has to go on a node frees what the pod lacks there, so that the first victim has at
+2). The victims on a node together free what the pod lacks there, so that the first victim has at
 least the priority up to which all pods together free that much. Nodes are therefore tried in
 waves, those first on which low priorities are enough (`waves`): as soon as the best of a wave is no
 worse than what the others can reach at least, the others need not be tried. Choices are the same as
@@ -29,7 +29,7 @@ from reprieve.engine.scheduling.victims.hierarchy import effective_priority
 __all__ = ["NodeBounds", "bounds_of"]
 
 _SHARES: Final = (64, 16, 4)  # one part of so many of the pods is looked at in each wave
-_SAMPLE: Final = 4_096  # pods whose priorities tell where these parts end
+_SAMPLE: Final = 4_096  # pods whose priorities decide where these parts end
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class NodeBounds:
     """What pods up to a priority free on each node, against what the pod lacks there.
 
     `waves`: priorities at which to look, in order. `nodes`: (nodes,) those to be tried. `slots`:
-    pods that may go on these, with `node` and `priority` of each and what they free: (pods,) and
-    (pods, columns). `lacking`: (nodes, columns).
+    pods that may be evicted on these, with `node` and `priority` of each and what they free:
+    (pods,) and (pods, columns). `lacking`: (nodes, columns).
     """
 
     waves: tuple[int, ...]

@@ -1,8 +1,9 @@
 """Victims for one pod, tried on one node after the other with whole filters.
 
-The slow and literal form of `node_sweep`, for pods whose filters cannot be told from a few counters
-(required affinity, volume limits, spread over many domains). Pods of a group that run on other
-nodes leave the counters, and make no room there that the pod could use. Source: specification 8.4.
+The slow and literal form of `node_sweep`, for pods whose filters cannot be derived from a few
+counters (required affinity, volume limits, spread over many domains). Pods of a group that run on
+other nodes leave the counters, and free no capacity there that the pod could use. Source:
+specification 8.4.
 """
 
 from __future__ import annotations

@@ -62,10 +62,10 @@ _MOST_DOMAINS: Final = 64  # counters are kept per node and domain
 class Swept:
     """The victims of each node, as pairs.
 
-    `fits`: (nodes,) candidates. `failed`: (nodes,) the first `Rejection` of a node that takes the
-    pod not even without its potential victims, 0 elsewhere. `lacking`: columns of resources and
-    what is missing of them there, (nodes, columns). `pair_node`, `pair_unit`: the victims, sorted
-    by node and importance; `pair_violating`: their pods that break a budget.
+    `fits`: (nodes,) candidates. `failed`: (nodes,) the first `Rejection` of a node that does not
+    accept the pod even without its potential victims, 0 elsewhere. `lacking`: columns of resources
+    and what is missing of them there, (nodes, columns). `pair_node`, `pair_unit`: the victims,
+    sorted by node and importance; `pair_violating`: their pods that break a budget.
     """
 
     fits: Mask

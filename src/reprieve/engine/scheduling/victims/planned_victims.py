@@ -1,7 +1,7 @@
 """The victims of a plan on a snapshot: their slots, and what each of them is evicted with.
 
-A plan names pods by uid, and the unit of each that goes with others; the slots that it was decided
-on are a hint that holds while pods are where they were. Source: specification 7.3 and 7.8.
+A plan names pods by uid, and the unit of each that is evicted with others; the slots that it was
+decided on are a hint that holds while pods are where they were. Source: specification 7.3 and 7.8.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Finds the lowest priority up to which victims have to be considered at all.
 
-The empty-state test passes with all units of lower priority gone, or the group cannot be helped.
-Between those two lies the lowest priority for which it passes with only the units up to it gone; no
-victim needs a higher one. Priorities with which there is no room are left out. Where nothing but
-room counts the first with room is it; else the lowest one is tried that leaves enough runs to halve
-the rest, so that of k distinct priorities at most log2(k) + 1 are tried. Halving and trying them in
-turn agree wherever taking out more pods never makes a placement fail, that is but for required
-affinity to victims and for spread constraints. Source: KEP-5710, "Future extensions"; specification
-7.4.
+The empty-state test passes with all units of lower priority removed, or the group cannot be helped.
+Between those two lies the lowest priority for which it passes with only the units up to it removed;
+no victim needs a higher one. Priorities with which there is too little capacity are left out. Where
+only capacity counts the first with enough capacity is it; else the lowest one is tried that leaves
+enough runs to halve the rest, so that of k distinct priorities at most log2(k) + 1 are tried.
+Halving and trying them in turn agree wherever removing more pods never makes a placement fail, that
+is but for required affinity to victims and for spread constraints. Source: KEP-5710, "Future
+extensions"; specification 7.4.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def lowest_priority(
 ) -> LowestPriority:
     """Return the lowest of the units' priorities, (units,), that is enough.
 
-    `place_below`: places the preemptor with the units below a priority gone. `without_room`: of how
-    many distinct priorities it is known that they are not enough. `room_is_all`: and that the next
-    one is.
+    `place_below`: places the preemptor with the units below a priority removed. `without_room`: of
+    how many distinct priorities it is known that they are not enough. `room_is_all`: and that the
+    next one is.
     """
     levels = np.unique(priorities).tolist()
     runs = len(levels).bit_length()

@@ -1,9 +1,10 @@
 """How far a set of victims reaches: which budgets it breaks, and its victims' priorities.
 
-With `harmOrder` a plan goes no further than the one that the same search comes to without the
+With `harmOrder` a plan reaches no further than the one that the same search finds without the
 option: harm decides only among what the KEP's order holds equal. Choosing by harm alone does not
-keep to that: who is reprieved first decides whom a budget still lets go, and nodes on which less is
-lost may request victims of a higher priority. A set goes no further than another one when
+keep to that: the order of reprieves decides which evictions a budget still allows, and nodes on
+which less is lost may require victims of a higher priority. A set reaches no further than another
+one when
 
 1. no disruption budget is overdrawn by more pods;
 2. no more pods break a budget as the KEP counts them (specification 7.6);

@@ -1,16 +1,16 @@
 """Which potential victims stay, once the members of the preemptor have their nodes.
 
-Units are put back one at a time, those that break a budget first, each time the most important one;
-a unit stays when all members still pass all filters on their nodes, else all of its pods go. The
-placement never changes meanwhile. Only units with a pod that touches a member's node, excludes a
-member or moves a counter that a member reads are tested; all others stay without a test, which
-changes no outcome. Source: specification 7.5 to 7.7; the design's "Slack reprieve".
+Units are reprieved one at a time, those that break a budget first, each time the most important
+one; a unit stays when all members still pass all filters on their nodes, else all of its pods are
+evicted. The placement never changes meanwhile. Only units with a pod that touches a member's node,
+excludes a member or moves a counter that a member reads are tested; all others stay without a test,
+which changes no outcome. Source: specification 7.5 to 7.7; the design's "Slack reprieve".
 
 With `second_pass`, units refused by a spread constraint get another chance together: one by one
-none can return when any single pod breaks the skew. All of them go back as far as the monotone
-constraints allow; then the least important ones of each domain above its limit are taken out,
-single pods before whole groups, until all members pass. Whichever pass evicts fewer pods stands;
-then units are tried one by one to a fixpoint, those that required affinity refused as well.
+none can return when any single pod breaks the skew. All of them are restored as far as the monotone
+constraints allow; then the least important ones of each domain above its limit are removed, single
+pods before whole groups, until all members pass. Whichever pass evicts fewer pods stands; then
+units are tried one by one to a fixpoint, those that required affinity refused as well.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Rule(StrEnum):
     TOGETHER = "returned together with others"
 
 
-#: Filters that may refuse a node because somebody is not there.
+#: Filters that may refuse a node because some pod is absent.
 NOT_MONOTONE: Final = frozenset({FilterName.POD_TOPOLOGY_SPREAD, FilterName.INTER_POD_AFFINITY})
 _NOTHING: Final[list[tuple[int, int]]] = []
 
@@ -97,7 +97,7 @@ class _Board:
     def restore(self, unit: int, *, regardless: bool = False) -> FilterName | None:
         """Restore a unit; return the filter that refuses, in which case nothing has changed.
 
-        `regardless`: do not ask the spread constraints.
+        `regardless`: do not check the spread constraints.
         """
         barred = self.barred.get(unit)
         if barred is not None:
@@ -233,7 +233,7 @@ def _return_together(
             board.remove(unit)
             del there[unit]
             again[unit] = FilterName.POD_TOPOLOGY_SPREAD
-    # Who was taken out may have been the company that a member's affinity requests.
+    # A pod that was removed may be one that a member's affinity requires.
     if going is not None and board.rerun.holds():
         _return_singly(board, in_turn, again)
         if _pods(units, again) < _pods(units, first):

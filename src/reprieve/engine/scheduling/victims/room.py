@@ -1,8 +1,9 @@
 """How many priorities have to be evicted before nodes fit others, by amounts of resources alone.
 
-Victims may be taken in steps: all of one priority, one unit after the other. The first steps that
+Victims may be evicted in steps: all of one priority, one unit after the other. The first steps that
 make enough capacity are found by halving, without any placement. What else filters request is not
-looked at, so that the room that is found may still not do, while room that lacks never does.
+examined, so that the capacity that is found may still not suffice, while too little capacity never
+does.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Room:
     def steps(self, slots: I64, ends: Sequence[int], wanted: int) -> int:
         """Return after how many steps that many pods fit; all steps where they never do.
 
-        `ends`: how many of the slots are gone after each step.
+        `ends`: how many of the slots are removed after each step.
         """
         edges = [0, *ends]
         low, high = 0, len(ends)

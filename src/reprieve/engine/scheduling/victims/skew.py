@@ -5,8 +5,8 @@ The n-th member passes when, in its domain d and over all domains x,
     base[d] + earlier[n, d] + self - min(base[x] + earlier[n, x]) <= maxSkew
 
 where `base` counts the pods that are there without the members, and `earlier` the members before
-the n-th. A pod put back in d raises `base[d]`: it can only harm members in d, and only help members
-elsewhere; a domain without members takes any number. Source: specification 21.6 and 7.7.
+the n-th. A pod reprieved in d raises `base[d]`: it can only harm members in d, and only help
+members elsewhere; a domain without members accepts any number. Source: specification 21.6 and 7.7.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """What members with fixed nodes state to a reprieved pod: one tracker per kind of constraint.
 
 The placement does not change while units are reprieved, so that each filter of each member comes
-down to a few numbers: room on the members' nodes, pairs that exclude each other, counts per domain.
-A tracker names the pods that concern it; all others are reprieved without a test. Filters whose
-answer cannot be told from such numbers (required affinity, volume limits, simulated claims) are
+down to a few numbers: capacity on the members' nodes, pairs that exclude each other, counts per
+domain. A tracker names the pods that concern it; all others are reprieved without a test. Filters
+whose answer cannot be derived from such numbers (required affinity, volume limits, simulated
+claims) are
 run as they are, by `Rerun`. Source: specification 7.7 and 16; the design's "Slack reprieve".
 """
 
@@ -38,8 +39,8 @@ _PAIRWISE: Final = (FilterName.NODE_PORTS, FilterName.VOLUME_RESTRICTIONS)
 class Room:
     """What is left on the members' nodes, in the resources that members there request.
 
-    All resources of a node are lanes of one integer, each with a guard bit, so that a pod is taken
-    with one subtraction: a lane below zero borrows its guard and nothing else.
+    All resources of a node are lanes of one integer, each with a guard bit, so that a pod is
+    counted with one subtraction: a lane below zero borrows its guard and nothing else.
     """
 
     def __init__(self, simulation: Simulation, members: Members) -> None:

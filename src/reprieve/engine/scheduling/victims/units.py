@@ -179,8 +179,8 @@ def potential_units(
     """Return the units of a priority strictly below `below`.
 
     `present`: (slots,) pods that are there. `on`: only units that have a pod on one of these nodes,
-    (nodes,). `lost`: (slots,) device-seconds that go with each pod, where they play a role. `more`:
-    groups that are evicted as a whole besides those of mode `all`.
+    (nodes,). `lost`: (slots,) device-seconds that are lost with each pod, where they play a role.
+    `more`: groups that are evicted as a whole besides those of mode `all`.
     """
     priority = effective_priority(snapshot, policy)
     units = _units(snapshot, present & (priority < below), priority, policy, on, more)

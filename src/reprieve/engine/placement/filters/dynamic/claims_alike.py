@@ -2,8 +2,8 @@
 
 The members of a gang mostly have a claim each, made from one template: another claim for each, and
 the same for every node. What they differ in is the claim that is written when one is placed, and
-its name in texts. A claim that somebody else names too, or that has an allocation, is its pod's
-own matter, and so are extended resources. Source: specification 21.9.
+its name in texts. A claim that another pod names too, or that has an allocation, needs a filter of
+its pod's own, and so do extended resources. Source: specification 21.9.
 """
 
 from __future__ import annotations

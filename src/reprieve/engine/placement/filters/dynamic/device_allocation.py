@@ -2,7 +2,7 @@
 
 Depth first with backtracking, in the order given: claims, requests, the alternatives of
 `firstAvailable`, then devices, by pool (driver, name), slice and place in it; the first full
-solution is taken, and all claims are fulfilled or none. Inside a request devices are tried in
+solution is used, and all claims are fulfilled or none. Inside a request devices are tried in
 ascending order only, since their order does not matter. The search ends after a bounded number of
 steps. Source: specification 21.9.
 """
@@ -118,8 +118,9 @@ def _first_selected(
 ) -> tuple[tuple[AllocatedDevice, ...], ...] | None:
     """Return the first selected ones of these devices, none of which depends on another.
 
-    Selectors are asked about the devices that the search would ask about, in its order: first those
-    that it takes, and where these cannot be enough all others too, since it tries these instead.
+    Selectors are evaluated for the devices that the search would examine, in its order: first those
+    that it would choose, and where these cannot be enough all others too, since it tries these
+    instead.
 
     Raises:
         SelectionFailed: a selector has no value for a device.

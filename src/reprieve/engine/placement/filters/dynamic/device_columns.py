@@ -2,7 +2,7 @@
 
 What a node answers follows from its devices in their order: of each what its pool, its driver and
 itself state to any question (taints, counters, what is shared), those values that the selectors and
-constraints of the question read, and what of it is taken. Nodes that are equal in all of this give
+constraints of the question read, and what of it is in use. Nodes that are equal in all of this give
 the same answer, in other devices. Names of devices are in no question. Left out are nodes that
 reach devices of other nodes, and those with very many. Source: specification 21.9.
 """
@@ -73,7 +73,7 @@ class DeviceColumns:
     def classes(self, reads: frozenset[Read], chosen: I64) -> I64:
         """Return a number for each node, the same for those with equal devices: (nodes,).
 
-        `chosen`: (devices,) a number for what is taken of each. -1 for nodes that are left out.
+        `chosen`: (devices,) a number for what is in use of each. -1 for nodes that are left out.
         """
         kinds = self.kinds(reads)
         found = np.zeros(len(self._apart), np.int64)

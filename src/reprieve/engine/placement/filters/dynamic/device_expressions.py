@@ -54,7 +54,7 @@ __all__ = [
 #: `attributes` or `capacity`, then the domain, then the name in it; as many as are known.
 Read: TypeAlias = tuple[str, ...]
 
-_HEIGHT: Final = 100  # of evaluations inside each other; each takes up to three frames
+_HEIGHT: Final = 100  # of evaluations inside each other; each uses up to three frames
 _LEAF: Final = 3  # parts of a read that names one value
 _NOTHING: Final[frozenset[Read]] = frozenset()
 

@@ -53,7 +53,7 @@ _EXTRA_COST: Final = 10 * MAX_COST  # of a request's selectors over all devices,
 class SelectionFailed(Exception):
     """A selector has no value for a device; the text begins with the class when it is the class's.
 
-    `of_claim`: the caller has to put the claim in front.
+    `of_claim`: the caller has to prepend the claim.
     """
 
     def __init__(self, text: str, of_claim: bool) -> None:
@@ -64,9 +64,9 @@ class SelectionFailed(Exception):
 class Selected:
     """Which devices the selectors of a class and a request select, as far as it was evaluated.
 
-    A selector that was too costly for one device is asked about no other, and what all devices
+    A selector that was too costly for one device is evaluated for no other, and what all devices
     together may cost beyond the ordinary is bounded, since devices are many, whether the selectors
-    have a value for them or not. Selectors that read nothing but the driver are asked about one
+    have a value for them or not. Selectors that read nothing but the driver are evaluated for one
     device of each, as long as that costs no more than the ordinary.
     """
 
@@ -171,7 +171,7 @@ class Inventory:
     def nodes_of(self, device: PoolDevice) -> I64 | None:
         """Return the nodes whose answers a device has a part in, None for all.
 
-        Counters are shared in the pool, so what one partition takes others may miss elsewhere; a
+        Counters are shared in the pool, so what one partition uses others may lack elsewhere; a
         pool with counters that is not on one node counts as everywhere.
         """
         reach = device.reach

@@ -2,8 +2,8 @@
 
 They have the same devices as far as the claims read them (`device_columns`). That is enough where
 no selector fails for any device, or costs more than the ordinary: what is known of one device then
-changes nothing for another, and it does not matter who is asked first. Else every node is asked.
-Nodes that reach devices of others are asked, too. Source: specification 21.9.
+changes nothing for another, and it does not matter which node is examined first. Otherwise every
+node is examined. Nodes that reach devices of others are examined, too. Source: specification 21.9.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from reprieve.engine.placement.filters.reach import node_sets_of
 __all__ = ["Likeness"]
 
 _NAME: Final = "device columns"
-_MOST: Final = 4_096  # kinds of devices that a selector is asked about beforehand
+_MOST: Final = 4_096  # kinds of devices that a selector is evaluated for beforehand
 
 
 class Likeness:
@@ -64,7 +64,7 @@ class Likeness:
     def classes(self, wanted: tuple[Wanted, ...], use: DeviceUse) -> I64 | None:
         """Return a number for each node, the same for those that answer alike: (nodes,).
 
-        -1 for those that are like no other; None where each has to be asked.
+        -1 for those that are like no other; None where each has to be examined.
         """
         if wanted not in self._reads:
             self._reads[wanted] = self._read_by(wanted)

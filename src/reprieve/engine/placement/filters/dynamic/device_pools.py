@@ -53,7 +53,7 @@ class Published:
 
     `wide`: devices that more nodes than one may reach, with the number of their pool. `local`: by
     name of the node that alone reaches them, likewise. `numbered`: the latter, by their numbers.
-    `partitioned`: whether any device takes counters.
+    `partitioned`: whether any device consumes counters.
     """
 
     def __init__(self, rows: Iterable[ResourceSliceRow]) -> None:

@@ -6,10 +6,10 @@ indexing and member access, `== != < <= > >= in`, `&& || !`, `c ? a : b`, `has`,
 functions, `quantity(...)` and `semver(...)` with their comparisons. What the parts mean is in
 `device_expressions`.
 
-Anything else is `UnsupportedSelector` and named, never ignored. Nothing that an expression says can
-take long: its length, its nesting and the depth of its evaluation are bounded, and each evaluation
-has Kubernetes' budget. Source: specification 21.9; the CEL language definition and the device
-environment of resource.k8s.io/v1.
+Anything else is `UnsupportedSelector` and named, never ignored. No expression can run for long: its
+length, its nesting and the depth of its evaluation are bounded, and each evaluation has Kubernetes'
+budget. Source: specification 21.9; the CEL language definition and the device environment of
+resource.k8s.io/v1.
 """
 
 from __future__ import annotations

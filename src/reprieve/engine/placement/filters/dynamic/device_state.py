@@ -1,10 +1,10 @@
 """What the DynamicResources filters of all pods share: devices in use, claims reserved, answers.
 
-Devices are taken by allocated claims and by what placed pods have reserved. With `simulate_claims`
+Devices are in use by allocated claims and by what placed pods have reserved. With `simulate_claims`
 the claims that only removed pods use give theirs back. Whether a node can fulfil a list of claims
 is kept per list, since the members of a gang mostly request the same, and forgotten for the nodes
-that a change may concern. Of many nodes one of each likeness is asked. Source: specification 21.8
-and 21.9.
+that a change may concern. Of many nodes one of each likeness is examined. Source: specification
+21.8 and 21.9.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Answer(IntEnum):
 
     YES = 0
     NO = 1
-    USED = 2  # it could if nothing were taken; told apart with simulate_claims only
+    USED = 2  # it could if nothing were in use; distinguished with simulate_claims only
     ERROR = 3
     ENDED = 4  # the search was too long
     UNKNOWN = 255
@@ -78,7 +78,7 @@ class Answer(IntEnum):
 class Answers:
     """What each node answers to one list of claims.
 
-    `results`: of nodes that were asked themselves. `forgotten`: nodes that may be unknown again,
+    `results`: of nodes that were examined themselves. `forgotten`: nodes that may be unknown again,
     None where any may be.
     """
 
@@ -90,7 +90,7 @@ class Answers:
 
 _NOTHING: Final = np.zeros(0, np.int64)
 _HELD: Final = "held devices"
-_FEW: Final = 32  # nodes that are asked without a look at which of them are alike
+_FEW: Final = 32  # nodes that are examined without checking which of them are alike
 
 
 class DeviceState:
@@ -216,7 +216,7 @@ class DeviceState:
         """Return the devices that claims would get on a node, nothing where it refuses them."""
         found = self.answer_at(wanted, node)
         if found.codes[node] == Answer.YES and node not in found.results:
-            # Another one was asked for this one.
+            # Another node was examined in place of this one.
             self._ask(wanted, found, node)
         return found.results.get(node, ())
 
@@ -316,7 +316,8 @@ class DeviceState:
         for key, row in self.rows.items():
             users: list[Uid] = []
             for consumer in row.reserved_for:
-                # A consumer that is not placed, or of another kind, never goes in a simulation.
+                # A consumer that is not placed, or of another kind, is never removed in a
+                # simulation.
                 users += groups.get(consumer.uid, [consumer.uid])
             if row.in_flight or not users or any(uid not in placed for uid in users):
                 continue

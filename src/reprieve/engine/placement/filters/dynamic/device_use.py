@@ -1,8 +1,8 @@
 """What is used of devices.
 
-A device is taken by one allocation, or, if it may be allocated several times, by all whose consumed
-capacities fit; a partition also takes counters that it shares with others of its pool. Taking and
-giving back are exact opposites. Source: specification 21.9.
+A device is used by one allocation, or, if it may be allocated several times, by all whose consumed
+capacities fit; a partition also consumes counters that it shares with others of its pool.
+Allocation and release are exact opposites. Source: specification 21.9.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _rounded(policy: CapacityPolicy, amount: int | None) -> int | None:
 class DeviceUse:
     """What is used of all devices.
 
-    `before`: what was taken already, of the same devices; it is read and never changed.
+    `before`: what was in use already, of the same devices; it is read and never changed.
     """
 
     def __init__(self, published: Published, before: DeviceUse | None = None) -> None:
@@ -67,7 +67,7 @@ class DeviceUse:
         self._holders: dict[DeviceId, int] = {}
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._counters: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
-        # (driver, pool, counter set): groups of the devices that take from it
+        # (driver, pool, counter set): groups of the devices that consume from it
         self._together: dict[tuple[str, str, str], list[frozenset[str]]] = {}
         self._used: tuple[I64, dict[Amounts, int]] | None = None
 

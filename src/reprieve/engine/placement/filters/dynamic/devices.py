@@ -4,7 +4,7 @@ An allocated claim must be available there, and have capacity for one more user;
 fulfilled together by the search of `device_allocation`. A claim that a member of the own group has
 reserved counts as allocated; one that another attempt is allocating is waited for. Extended
 resources that the node does not offer and a DeviceClass stands for become one more claim. What a
-placed pod takes is what is written before it is bound: `ClaimAllocation`. All refusals are
+placed pod allocates is written before it is bound: `ClaimAllocation`. All refusals are
 unresolvable, except that with `simulate_claims` a shortage is not. Source: specification 21.9.
 """
 
@@ -63,8 +63,8 @@ _CODES[Answer.USED] = Rejection.DEVICES_TAKEN
 class DynamicResources:
     """The answers for one pending pod, or for several that are answered alike.
 
-    Those wait, all of them, and what is said is said of the one that was named last; of one that is
-    placed nobody asks.
+    All of those are pending, and messages concern the one that was named last; a placed pod is
+    never queried.
     """
 
     name = FilterName.DYNAMIC_RESOURCES
