@@ -1,6 +1,6 @@
 """The embedded cluster: an API server in this process, with its switches for tests.
 
-`EmbeddedCluster` is what tests, scenarios and the command line use. Everything it serves goes
+`EmbeddedCluster` is what tests, scenarios and the command line use. Everything it serves passes
 through `api`, over HTTP or in process; the machines that imitate nodes and controllers are apart
 (`kubelocal.machines`).
 """
@@ -45,13 +45,13 @@ class EmbeddedCluster:
     Plain HTTP is the default: it starts faster, and every client can be used without a file. Then
     requests without a token are the administrator's, since kubectl sends no token over it. With
     `tls` the cluster has a certificate authority of its own, kubeconfig files name it, tokens
-    travel as in production, and who sends none is nobody: refused, or with `rbac`
+    travel as in production, and a request without a token is anonymous: refused, or with `rbac`
     `system:anonymous`. Without it the server answers to loopback names, and to `hosts`, only.
 
-    `port` 0 takes a free one; `data` is a folder in which objects outlive the process (created when
-    missing), None keeps them in memory. With `rbac` a user may do what the stored roles allow and
-    no more, without it everything. The server itself empties deleted namespaces and counts for
-    ResourceQuotas; without `controllers` it leaves that, like a bare API server, to somebody else.
+    `port` 0 chooses a free one; `data` is a folder in which objects outlive the process (created
+    when missing), None keeps them in memory. With `rbac` a user may do what the stored roles allow
+    and no more, without it everything. The server itself empties deleted namespaces and counts for
+    ResourceQuotas; without `controllers` it leaves that, like a bare API server, to other programs.
     `feature_gates` differ from `gates.DEFAULTS`; one that does not exist is a `UsageError`. With
     `strict_disruption_mode` new pod groups of disruption mode `all` must have the gang policy.
     Built-in API versions in `without` are not served.
@@ -94,7 +94,7 @@ class EmbeddedCluster:
         """Open the port; `url` is known afterwards.
 
         Raises:
-            OSError: the port is taken.
+            OSError: the port is in use.
         """
         start_cluster(self.api, roles=self._access.roles is not None)
         server = Server(self._http.handle)

@@ -64,7 +64,7 @@ class Disk:
         self._connection.execute(
             "CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, revision INTEGER)"
         )
-        # Takes the lock, which is kept until the file is closed.
+        # Acquires the lock, which is held until the file is closed.
         self._connection.execute("INSERT OR IGNORE INTO counter VALUES (1, 0)")
 
     def rows(self) -> Iterator[tuple[str, str, str, int, bytes]]:
@@ -82,7 +82,7 @@ class Disk:
         """Store all rows or none; they are on the disk when this returns.
 
         Raises:
-            DiskFull: there is no room.
+            DiskFull: the disk has no free space.
         """
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")

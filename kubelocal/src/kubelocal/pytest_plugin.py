@@ -1,7 +1,7 @@
 """Fixtures that pytest finds by itself: `kubelocal_cluster` and `kubelocal_kubectl`.
 
 `@pytest.mark.kubelocal(nodes=2, gpus=8)` gives the fields of `kubelocal.running.Settings` for one
-test. Nothing of the server is imported before a test asks for it.
+test. Nothing of the server is imported before a test requests it.
 """
 
 from __future__ import annotations

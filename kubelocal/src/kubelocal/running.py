@@ -33,7 +33,7 @@ class Settings:
     """What is started. The fields below `scheduler` are those of `EmbeddedCluster`.
 
     `nodes` machines with `gpus` of the resource `gpu_resource` each; `scheduler` binds pods to
-    them, without it that is left to whoever is being tried out. Without `machines` there is the API
+    them, without it that is left to the scheduler under test. Without `machines` there is the API
     server alone, as envtest has it.
     """
 
@@ -72,10 +72,10 @@ async def running(
 ) -> AsyncIterator[Running]:
     """Start everything, and stop it in the reverse order of its start.
 
-    The kubeconfig goes to a folder that is removed at the end, unless a place is named.
+    The kubeconfig is written to a folder that is removed at the end, unless a path is given.
 
     Raises:
-        OSError: the port is taken, or a file cannot be written.
+        OSError: the port is in use, or a file cannot be written.
         UsageError: the data folder is in use, or a feature gate is unknown.
     """
     settings = settings or Settings()

@@ -3,11 +3,12 @@
 The store knows no kinds: an object is encoded JSON under (resource, namespace, name), with the few
 values that selectors request. One counter numbers all writes, as etcd's revision does, and is the
 object's `resourceVersion`. Reads are answered from memory. With a file, all writes of a turn of the
-event loop, and of the turns after it while more come, go to SQLite in one synchronous transaction;
-`durable` returns when that is done. Watchers are told afterwards only, and who answers a client
-reads with `published_object` and `range_at(published)`, so that nobody hears of a write that a
-crash could take back; `get` and `range` are for who writes next. What the disk refuses is taken
-back in memory too; when it was full, writes are taken again as soon as there is room.
+event loop, and of the turns after it while more come, are written to SQLite in one synchronous
+transaction; `durable` returns when that is done. Watchers are notified only afterwards, and a
+handler that answers a client reads with `published_object` and `range_at(published)`, so that no
+client sees a write that a crash could undo; `get` and `range` are for the next write. What the disk
+refuses is undone in memory too; when it was full, writes are accepted again as soon as there is
+space.
 
 History is kept per resource, bounded; who requests more gets `Compacted` (HTTP 410).
 """
@@ -43,8 +44,9 @@ HISTORY_PER_RESOURCE: Final = 10_000
 SHARED_EVENTS: Final = 256
 # Turns of the event loop for which a transaction waits while more writes come.
 LONGEST_GATHERING: Final = 8
-# Bytes of a request to etcd, as it takes them by default, and of a message to it; the words around
-# an object take some of them. What lies between is refused by etcd, what is above by its client.
+# Bytes of a request to etcd, as it accepts them by default, and of a message to it; the words
+# around an object use some of them. What lies between is refused by etcd, what is above by its
+# client.
 REQUEST_LIMIT: Final = 1_572_864
 MESSAGE_LIMIT: Final = 2_097_152
 _WORDS_AROUND: Final = 126
@@ -178,7 +180,7 @@ class Store:
         """Store `obj`, give it the next resourceVersion (also in place) and return it encoded.
 
         Raises:
-            TooLarge: etcd would not take it.
+            TooLarge: etcd would not accept it.
         """
         self._check()
         metadata = obj["metadata"]

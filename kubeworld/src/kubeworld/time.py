@@ -8,9 +8,9 @@
 
         run_virtually(story)
 
-Once nothing is ready its time moves to the next timer, so that an hour of a story takes as long as
-it computes. It serves what needs no socket and no thread: work for threads is done at once, in the
-loop itself, so that a run depends on nothing but its input.
+Once nothing is ready its time moves to the next timer, so that an hour of a story lasts only as
+long as it computes. It serves what needs no socket and no thread: work for threads is done at once,
+in the loop itself, so that a run depends on nothing but its input.
 """
 
 from __future__ import annotations

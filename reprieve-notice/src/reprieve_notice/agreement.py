@@ -11,7 +11,7 @@ __all__ = ["agreement"]
 def agreement() -> Callable[[bool], bool] | None:
     """Return what queries all ranks, None where there is only this one.
 
-    torch is never imported here: whoever trains with it has done so.
+    torch is never imported here: a program that trains with it has done so.
     """
     torch: Any = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)

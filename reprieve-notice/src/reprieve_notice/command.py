@@ -1,11 +1,12 @@
 """`reprieve-notice exec -- COMMAND`: run a program that knows signals, but no notices.
 
-The program runs in a process group of its own. Once the pod is told, the group is sent a signal,
-once for each notice, and the operator hears that the pod saves. It hears that the pod has saved
+The program runs in a process group of its own. Once the pod is notified, the group is sent a
+signal, once for each notice, and the operator is notified that the pod saves. It is notified that
+the pod has saved
 
 1. when the program writes the line `saved`, or `saved STEP`, to the file descriptor whose number
    is in the variable REPRIEVE_NOTICE_FD
-2. or when the program ends by itself with exit code 0 after it was told
+2. or when the program ends by itself with exit code 0 after it was notified
 
 Signals that end a container (TERM, INT, HUP) are passed on to the group. The exit code is that of
 the program, or 128 and the number of the signal that ended it.
@@ -25,7 +26,7 @@ from reprieve_notice.notices import Notice, Notices
 
 __all__ = ["main", "run"]
 
-_LOOK_S = 0.2  # between looks whether the pod was told
+_LOOK_S = 0.2  # between checks whether the pod was notified
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NOT_FOUND = 127
 
@@ -79,7 +80,7 @@ def _drain_ray() -> int:
 def run(program: Sequence[str], sent: signal.Signals, *, ignored: bool = False) -> int:
     """Run a program until it ends, and return its exit code.
 
-    `sent`: what it is sent once the pod is told; `ignored`: it begins with that ignored.
+    `sent`: what it is sent once the pod is notified; `ignored`: it starts with that signal ignored.
     """
     notices = Notices()
     if ignored:

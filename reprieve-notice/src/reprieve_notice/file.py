@@ -1,7 +1,7 @@
 """A notice in a file: what the operator writes into an annotation, and a downwardAPI volume shows.
 
-The operator hears nothing from a pod that is told in this way alone: it takes the pod to have saved
-when the pod ends. The deadline is held against the clock of the pod's node.
+The operator receives nothing from a pod that is notified in this way alone: it assumes that the pod
+has saved when the pod ends. The deadline is held against the clock of the pod's node.
 """
 
 from __future__ import annotations

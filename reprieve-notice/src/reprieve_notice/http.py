@@ -13,7 +13,7 @@ from reprieve_notice.notified import Notified, instant
 
 __all__ = ["Away", "HttpSource"]
 
-_SLACK_S = 15  # how much longer than a poll its answer may take
+_SLACK_S = 15  # allowance for an answer beyond the length of its poll
 _ANSWER_S = 10
 
 
@@ -40,7 +40,7 @@ class HttpSource:
         """Return the notice of this pod as soon as there is one, None after so many seconds.
 
         Raises:
-            Away: nobody answered.
+            Away: no operator answered.
         """
         return self._sent(f"{self._url}?wait={wait}", None, wait + _SLACK_S)
 
@@ -48,7 +48,7 @@ class HttpSource:
         """Report the state of this pod; return the notice, None where it is not known any more.
 
         Raises:
-            Away: nobody answered.
+            Away: no operator answered.
         """
         body = json.dumps({"state": state, **more}).encode()
         return self._sent(f"{self._url}/{id}", body, _ANSWER_S)
@@ -57,7 +57,7 @@ class HttpSource:
         """Report that this pod saved so many seconds ago; not every operator records that.
 
         Raises:
-            Away: nobody answered.
+            Away: no operator answered.
         """
         said = {"ago": ago} if step is None else {"ago": ago, "step": step}
         self._sent(f"{self._root}/v1/checkpoint", json.dumps(said).encode(), _ANSWER_S)

@@ -1,8 +1,8 @@
 """A callback for Lightning: save and stop when the pod gets notice.
 
-Every rank asks after the same batch, so that all save the same step. `path` is where the checkpoint
-is written, by default `notice.ckpt` in the trainer's default root folder; training goes on from it
-with `trainer.fit(..., ckpt_path=path)`.
+Every rank checks after the same batch, so that all save the same step. `path` is where the
+checkpoint is written, by default `notice.ckpt` in the trainer's default root folder; training
+resumes from it with `trainer.fit(..., ckpt_path=path)`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """`Notices`: what a training loop checks, and `Notice`: what it returns.
 
-A daemon thread asks the operator with long polls from the first call of `due` on. Once the pod is
-told it asks every few seconds whether the notice still stands, and repeats the pod's word, so that
-an operator hears it that has just begun to lead. The first word is that the pod saves: it is given
-once `due` has returned the notice, since a notice that the loop never sees is of no use.
+A daemon thread queries the operator with long polls from the first call of `due` on. Once the pod
+is notified it checks every few seconds whether the notice still stands, and repeats the pod's
+report, so that an operator that has just become the leader receives it. The first report is that
+the pod saves: it is sent once `due` has returned the notice, since a notice that the loop never
+sees is of no use.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _REPORT_S = 60.0  # between two reports of ordinary saves
 class Notices:
     """The notices of this pod; in a pod without any, `due` never returns one.
 
-    `source`: whom to ask; without it the variables REPRIEVE_NOTICE_URL and REPRIEVE_NOTICE_TOKEN
-    say so, else REPRIEVE_NOTICE_FILE names a file that is read. `pause` waits for so many seconds,
+    `source`: what to query; without it the variables REPRIEVE_NOTICE_URL and REPRIEVE_NOTICE_TOKEN
+    name it, else REPRIEVE_NOTICE_FILE names a file that is read. `pause` waits for so many seconds,
     and returns whether `close` was called.
     """
 
@@ -163,7 +164,7 @@ class Notices:
         """Report the last ordinary save, if there is a new one.
 
         Raises:
-            Away: nobody answered.
+            Away: no operator answered.
         """
         source, saved = self._source, self._saved
         if not isinstance(source, HttpSource) or saved is None:
@@ -180,7 +181,7 @@ class Notices:
         """Poll once: for a notice, or whether the one that is known still stands.
 
         Raises:
-            Away: nobody answered.
+            Away: no operator answered.
         """
         if self._source is None:
             return
@@ -223,8 +224,8 @@ class Notice:
     def saving(self, seconds: float | None = None) -> bool:
         """Report that saving has begun; return whether the operator has heard it.
 
-        `seconds`: how long it takes. Where that is longer than the time that is left, the deadline
-        is extended once, as far as the administrator allows.
+        `seconds`: its duration. Where that is longer than the time that is left, the deadline is
+        extended once, as far as the administrator allows.
         """
         more = {} if seconds is None else {"expected": self._notices.instant_in(seconds)}
         return self._notices.say("saving", **more)

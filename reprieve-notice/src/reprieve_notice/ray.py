@@ -5,7 +5,7 @@ new work on the node. Run it beside the raylet, in each pod of the cluster:
 
     reprieve-notice ray
 
-Ray tells nobody that its workers have saved. One worker of each pod reports that, after its
+Ray does not report that its workers have saved. One worker of each pod reports that, after its
 `ray.train.report`, by `Notices().say("saved", step=step)`.
 """
 

@@ -1,6 +1,6 @@
 """A callback for the Trainer of transformers: save and stop when the pod gets notice.
 
-Every rank asks at the same step, so that all save the same one. The Trainer writes its checkpoint
+Every rank checks at the same step, so that all save the same one. The Trainer writes its checkpoint
 before it stops; only then the pod reports that it has saved.
 """
 

@@ -90,7 +90,7 @@ class MetaWithFinalizers(ObjectMeta, frozen=True):
 class OwnedObject(Struct, frozen=True):
     """Any object, read for the sake of its owners and annotations.
 
-    What it says of its children stands in spec or status, which have another form in each kind.
+    What it states of its children stands in spec or status, which have another form in each kind.
     """
 
     api_version: str = ""

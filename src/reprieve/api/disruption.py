@@ -48,12 +48,12 @@ class DisruptionDemand(msgspec.Struct, frozen=True, rename="camel", omit_default
 class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What happened. Immutable.
 
-    `subject`: the object that was evicted, or the group that went as a whole, without a uid then.
-    `objects`: how many were evicted. `preemptor`: as people of this namespace may know it.
-    `lost_device_seconds`: since the last checkpoint or the start, as of the decision; of a
-    unit that saved when it was told, since then, as of its eviction. `times`: how
-    often this lineage was displaced within `window`, this time included. Instants are RFC 3339
-    in UTC. `demand`: None where one plane decides alone.
+    `subject`: the object that was evicted, or the group that was evicted as a whole, without a uid
+    then. `objects`: how many were evicted. `preemptor`: as people of this namespace may know it.
+    `lost_device_seconds`: since the last checkpoint or the start, as of the decision; of a unit
+    that saved when it got notice, since then, as of its eviction. `times`: how
+    often this lineage was displaced within `window`, this time included. Instants are RFC 3339 in
+    UTC. `demand`: None where one plane decides alone.
     """
 
     subject: ObjectRef
@@ -74,7 +74,7 @@ class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class DisruptionStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What follows from it. `repeated`: told as displaced again and again, written with it.
+    """What follows from it. `repeated`: reported as displaced repeatedly, written with it.
 
     `back_at`: when as many objects of its lineage as were displaced ran again; set once.
     """

@@ -33,7 +33,7 @@ __all__ = [
 IMMUTABLE: Final = "field is immutable"
 _LONGEST: Final = 4_096
 
-# A name that is too long is told as that, and as ill-formed only where it is so too.
+# A name that is too long is reported as that, and as ill-formed only where it is so too.
 _SUBDOMAIN: Final = Form(DNS_SUBDOMAIN.pattern, _LONGEST)
 _SUBDOMAIN_TEXT: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "

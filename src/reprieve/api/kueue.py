@@ -99,7 +99,7 @@ __all__ = [
 GROUP: Final = "kueue.x-k8s.io"
 API_VERSION: Final = "kueue.x-k8s.io/v1beta2"
 OLD_API_VERSION: Final = "kueue.x-k8s.io/v1beta1"
-# Keeps a Workload, ClusterQueue or ResourceFlavor from going while it is in use.
+# Keeps a Workload, ClusterQueue or ResourceFlavor from being deleted while it is in use.
 RESOURCE_IN_USE: Final = "kueue.x-k8s.io/resource-in-use"
 
 

@@ -10,12 +10,12 @@ Both ways everything but the fields below stays as it is, known or unknown, null
                   status.accumulatedPastExexcutionTimeSeconds  ...ExecutionTimeSeconds
                   topologyAssignment.domains                   topologyAssignment.slices
 
-Arrows go one way: read back as v1beta1, it is stated in the newer words. What one version has no
+Arrows point one way: read back as v1beta1, it is stated in the newer words. What one version has no
 field for is kept in an annotation of the object while it is in that version, so that a client of
 v1beta1 that writes back what it read loses nothing of v1beta2; the reference keeps no copy. What
-only v1beta1's status had is dropped, as there: nobody has written it for long. An annotation that
-says nothing that could have been kept is dropped, too, since whoever may write the object may have
-written it.
+only v1beta1's status had is dropped, as there: no client has written it for long. An annotation
+that states nothing that could have been kept is dropped, too, since any client that may write the
+object may have written it.
 
 Source: specification of the quota plane, section 1.5.
 """
@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 # What the version at hand has no field for, as a JSON object.
 KEPT: Final = "reprieve.dev/kept-fields"
-_LONGEST: Final = 256 * 1024  # all that the API takes of annotations
+_LONGEST: Final = 256 * 1024  # all that the API accepts of annotations
 
 _SOURCES: Final = {
     "kueue.x-k8s.io/workloadpriorityclass": ("kueue.x-k8s.io", "WorkloadPriorityClass"),

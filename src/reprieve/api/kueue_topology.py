@@ -1,6 +1,6 @@
 """What pods request of topologies in their annotations, and which AdmissionChecks are MultiKueue's.
 
-The annotations of a pod template become the `topologyRequest` of its pod set. Nobody here sends
+The annotations of a pod template become the `topologyRequest` of its pod set. Reprieve sends no
 work to other clusters: an AdmissionCheck of MultiKueue's controller is never active. Source:
 specification of topology-aware scheduling, section 1.3.
 """

@@ -1,6 +1,6 @@
 """What Kueue's webhooks state of jobs and pods that it manages, in the reference's words.
 
-Rules of labels and annotations hold for every kind; `Kind` tells what a kind supports. A caller
+Rules of labels and annotations hold for every kind; `Kind` states what a kind supports. A caller
 knows whether the object is suspended, and whether the namespace has a LocalQueue `default`.
 
 Source: specification of the quota plane, sections 10.3, 10.4 and 12.

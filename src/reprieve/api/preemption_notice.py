@@ -1,6 +1,6 @@
 """`PreemptionNotice` (`reprieve.dev/v1alpha1`): that work is evicted soon, for its tenant.
 
-One object for each unit that is told, in the namespace of the work, under the name that its
+One object for each unit that gets notice, in the namespace of the work, under the name that its
 Disruption will have. The operator alone writes it; it is removed some minutes after its end. It
 states nothing of other namespaces. Source: the contract of notices in `docs/notice-reference.md`.
 """
@@ -27,7 +27,8 @@ NOTICE_AUDIENCE: Final = "reprieve.dev"
 class PreemptionNoticeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The notice as it was given. Immutable.
 
-    `subject`: the object that is evicted, or the group that goes as a whole, without a uid then.
+    `subject`: the object that is evicted, or the group that is evicted as a whole, without a uid
+    then.
     `preemptor`: as people of this namespace may know it. Instants are RFC 3339 in UTC.
     """
 
@@ -41,9 +42,9 @@ class PreemptionNoticeSpec(msgspec.Struct, frozen=True, rename="camel", omit_def
 
 
 class PreemptionNoticeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How far the unit is. `due`: when it goes at the latest, as far as is known.
+    """How far the unit is. `due`: when it is evicted at the latest, as far as is known.
 
-    `speakers`: pods that are asked, of which `answered` have saved or ended. `saved_at`: when all
+    `speakers`: pods that are queried, of which `answered` have saved or ended. `saved_at`: when all
     had. `checkpoint` and `message`: what a pod stated last.
     """
 

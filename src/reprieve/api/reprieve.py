@@ -63,11 +63,11 @@ PREEMPTION_LABEL: Final = "reprieve.dev/preemption"
 #: For how long after its start, or its admission, work is no victim; a duration.
 PREEMPT_MIN_RUNTIME: Final = "reprieve.dev/preempt-min-runtime"
 ON_PREEMPTION: Final = "reprieve.dev/on-preemption"
-#: On a pod: how long before its eviction it wants to be told; a duration.
+#: On a pod: how long before its eviction it requests notice; a duration.
 NOTICE: Final = "reprieve.dev/notice"
 #: On a ClusterQueue, LocalQueue or PriorityClass: the longest notice for its victims; a duration.
 NOTICE_MAX: Final = "reprieve.dev/notice-max"
-#: On a pod: how long its save takes; a duration.
+#: On a pod: how long its save lasts; a duration.
 SAVE_COST: Final = "reprieve.dev/save-cost"
 #: On a pod: it answers for its unit.
 NOTICE_SPEAKER: Final = "reprieve.dev/notice-speaker"
@@ -93,7 +93,7 @@ class Action(StrEnum):
 class IntentPhase(StrEnum):
     """How far an intent is: the first three are open, the others are final.
 
-    NOTICED: nobody is marked or evicted yet, since victims were told before.
+    NOTICED: no victim is marked or evicted yet, since victims got notice before.
     """
 
     PLANNED = "Planned"
@@ -111,8 +111,8 @@ class IntentPhase(StrEnum):
 class VictimState(StrEnum):
     """How a victim came out of it.
 
-    A victim is EVICTED in at most one record, that of the plan by which it went. Whoever finds it
-    deleted or ending by another plan, or by somebody else, writes GONE.
+    A victim is EVICTED in at most one record, that of the plan by which it was evicted. GONE: it
+    was found deleted or ending by another plan, or by another actor.
     """
 
     PENDING = "Pending"
@@ -180,10 +180,10 @@ class VictimNotice(_Struct, frozen=True):
 class Victim(_Struct, frozen=True):
     """One victim as planned: the object that is marked and the root that is evicted.
 
-    `unit`: victims that bear the same one go together or not at all; empty for one that goes alone.
-    `lineage` and `lost_device_seconds` are the unit's, and stand with its first victim. `plane`,
-    whose rule permits it, and `frees` stand there where several planes decide. `notice`: of all of
-    a unit that is told before it is evicted.
+    `unit`: victims that bear the same one are evicted together or not at all; empty for one that is
+    evicted alone. `lineage` and `lost_device_seconds` are the unit's, and stand with its first
+    victim. `plane`, whose rule permits it, and `frees` stand there where several planes decide.
+    `notice`: of all of a unit that gets notice before it is evicted.
     """
 
     subject: ObjectRef
@@ -367,7 +367,7 @@ class SubjectClass(_Struct, frozen=True):
 class VictimClass(_Struct, frozen=True):
     """What victims have in common: all but who they are.
 
-    `reason`: of those that say no other.
+    `reason`: of those that state no other.
     """
 
     api_version: str
@@ -386,10 +386,10 @@ class VictimClass(_Struct, frozen=True):
 class PartVictim(_Struct, frozen=True, array_like=True):
     """One victim within a part: its root, without what its class states. A JSON array.
 
-    `number`: of its class within the part; `unit`: of its unit, None for a victim that goes alone;
-    `reason`: None where it is that of its class. `subject_uid` stands where the subject is another
-    object than the root, `subject_name` where the class does not give it. What is empty at the end
-    is left out. `lineage` and `lost` as in `Victim`.
+    `number`: of its class within the part; `unit`: of its unit, None for a victim that is evicted
+    alone; `reason`: None where it is that of its class. `subject_uid` stands where the subject is
+    another object than the root, `subject_name` where the class does not give it. What is empty at
+    the end is left out. `lineage` and `lost` as in `Victim`.
     """
 
     name: str

@@ -1,10 +1,10 @@
 """Prometheus text -> utilisation samples, reading in full only the lines that are wanted.
 
-A node exporter sends some hundred lines for each one that tells how busy a GPU is. One expression
+A node exporter sends some hundred lines for each one that states how busy a GPU is. One expression
 runs over everything else and checks no more than the shape of a line (name, braces, number, time;
 words of TYPE and HELP), so that a body that is not Prometheus text is refused as a whole; lines of
-wanted families are taken apart with their escapes and quoted names. Text may come in pieces of any
-size, so that memory does not grow with the body.
+wanted families are parsed with their escapes and quoted names. Text may come in pieces of any size,
+so that memory does not grow with the body.
 
 Which families, labels and types count, and what makes a value unusable: specification of the idle
 plane, section 10 and hazards H5 and H6. Text that does not parse changes nothing there, and its
@@ -116,8 +116,9 @@ class Sample:
 
     `utilization` is percent 0-100, not rounded. `gpu_id` and `partition` may be empty. `at`: the
     Unix milliseconds that stand on its line, None for most exporters. `scraped`: what the labels
-    `job` and `instance` say, which a Prometheus or a collector in front of exporters adds. `uuid`:
-    of the device, empty where the exporter states none. `partitioned`: it is a part of a GPU.
+    `job` and `instance` state, which a Prometheus or a collector in front of exporters adds.
+    `uuid`: of the device, empty where the exporter states none. `partitioned`: it is a part of a
+    GPU.
     """
 
     namespace: str
@@ -400,7 +401,7 @@ def _other_lines(wanted: Iterable[str], *, exemplars: bool) -> re.Pattern[bytes]
     Those are blank lines, comments that declare nothing of a wanted (or quoted) name, and samples
     whose name stands before the braces and is not wanted. The repetition is possessive: a run of a
     million lines needs no stack. `exemplars`: the text may have some, whose braces are not those of
-    labels; then a line with more braces than two is read in full, which takes longer.
+    labels; then a line with more braces than two is read in full, which is slower.
     """
     names = b"|".join(re.escape(name.encode()) for name in wanted) or rb"(?!)"
     comment = rb"#[ \t]*+(?!(?:TYPE|HELP)[ \t\n])[^\n]*+"

@@ -1,6 +1,6 @@
 """Pods and PodGroups to what the gang records hold: keys, defaults and bad values.
 
-What cannot be read falls back to its default and stops nobody; only a pod whose minimum cannot be
+What cannot be read falls back to its default and blocks no pod; only a pod whose minimum cannot be
 read leaves its gang as it is. Source: specification of gang jobs, sections 1, 2, 3 and 11.
 """
 

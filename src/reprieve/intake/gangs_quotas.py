@@ -1,8 +1,8 @@
 """Which ElasticQuotas protect their pods from job preemption.
 
 A quota protects when it carries the label that protects a single pod. With `Min` it also protects
-while it uses no more than its guarantee (`spec.min`) of anything: what it was promised is not taken
-by others. Koordinator's quotas are named by a label of the pod, those of scheduler-plugins count
+while it uses no more than its guarantee (`spec.min`) of anything: others do not preempt what it was
+guaranteed. Koordinator's quotas are named by a label of the pod, those of scheduler-plugins count
 their namespace. Source: specification of gang jobs, sections 1.3 and 10.
 """
 
@@ -51,5 +51,5 @@ def _protects(quota: ElasticQuota, *, within_min: bool) -> bool:
             for name, amount in guaranteed.items()
         )
     except ValueError:
-        # A quota that cannot be read protects nobody.
+        # A quota that cannot be read protects no pod.
         return False

@@ -1,8 +1,8 @@
 """GpuWorkload <-> engine row.
 
-Durations and instants of the status become integers and go back as the API writes them: RFC 3339
-with whole seconds. Samples read from a status have not been seen by this process (`seen` is None);
-`remembered` gives them what the process knew before the write came back to it. Source:
+Durations and instants of the status become integers and are written back as the API writes them:
+RFC 3339 with whole seconds. Samples read from a status have not been seen by this process (`seen`
+is None); `remembered` gives them what the process knew before the write came back to it. Source:
 specification of the idle plane, section 2.
 """
 

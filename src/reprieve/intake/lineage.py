@@ -1,8 +1,8 @@
 """The lineage that a Workload or a pod belongs to, by owners, label and template.
 
-The pod template is normalised by being read: what is kept of it is what decides where pods go, and
-neither names nor labels that a job's controller adds. Source: specification of disruptions,
-section 1.
+The pod template is normalised by being read: what is kept of it is what decides where pods are
+placed, and neither names nor labels that a job's controller adds. Source: specification of
+disruptions, section 1.
 """
 
 from __future__ import annotations
@@ -98,12 +98,12 @@ def pod_lineage(row: PodRow) -> Lineage:
 def unlinked_participant(row: PodRow) -> Participant:
     """Return `pod_participant(row)` without what work has in common that is submitted again.
 
-    Its template is not read where there is a controller: of a cluster's pods that takes as long as
+    Its template is not read where there is a controller: for a cluster's pods that costs as much as
     all else about them.
     """
     if not row.controller:
         return pod_participant(row)
-    for key, _ in row.labels:  # no generator: this is asked of every pod of a cluster
+    for key, _ in row.labels:  # no generator: this is called for every pod of a cluster
         if key == LINEAGE_LABEL:
             return pod_participant(row)
     return _owned(row.controller)

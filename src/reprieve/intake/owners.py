@@ -1,7 +1,7 @@
 """Objects on the way from a pod to its root owner, and what they state of their children.
 
-Whoever may create a pod may name any object of the namespace as its controller. Kinds that select
-their children by labels, and those that list them, are asked: ReplicaSets, Deployments,
+Any user who may create a pod may name any object of the namespace as its controller. Kinds that
+select their children by labels, and those that list them, are checked: ReplicaSets, Deployments,
 StatefulSets, DaemonSets, Jobs, ReplicationControllers, Rollouts, and CronJobs for their Jobs. Other
 kinds state nothing that the pod's author could not have written as well, and are believed.
 

@@ -71,7 +71,7 @@ def _of_the_pod(spec: PodSpec) -> ContainerResources | None:
     try:
         asked = _asked_of_containers(spec)
     except InvalidQuantity:
-        # What cannot be read is told where it is counted, with its path.
+        # What cannot be read is reported where it is counted, with its path.
         asked = {}
     return _resources({**limits, **asked, **(given.requests or {})}, given.limits)
 

@@ -3,8 +3,8 @@
 Demand: the scheduler states `Insufficient <name>` of a tracked name, or that it cannot allocate all
 claims of a pod that requests a tracked name by claim; or Kueue keeps the pod gated for
 lack of GPU quota: its Workload, or that of what it belongs to, waits for quota that others may give
-back. What can never fit is none, nor is that for which room is made already: by quota, or by its
-scheduler, which nominates a node for it. Nothing is to be freed twice.
+back. What can never fit is none, nor is that for which capacity is being freed already: by quota,
+or by its scheduler, which nominates a node for it. Nothing is to be freed twice.
 
 GPUs: of each container the larger of request and limit, then `objects.pod_sum`, for which all init
 containers are plain ones; zeros are dropped.

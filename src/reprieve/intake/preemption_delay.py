@@ -1,7 +1,7 @@
 """The annotation `reprieve.dev/preemption-delay` of classes of priorities and ClusterQueues.
 
-It says how long their work waits before anybody is preempted for it, from 0s to 1h. What is no such
-duration counts as no annotation. Source: the page `docs/preemption-delay.md`.
+It states how long their work waits before any work is preempted for it, from 0s to 1h. What is no
+such duration counts as no annotation. Source: the page `docs/preemption-delay.md`.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def faults_of(
 def message_of(faults: Iterable[tuple[str, Fault]]) -> str:
     """Return the message for faults, each with the path of its pod's spec; empty for none.
 
-    What a container does to itself comes first, and is told alone.
+    Faults within a container come first, and are reported alone.
     """
     own, ranged = list[str](), list[str]()
     for at, fault in faults:
@@ -175,7 +175,7 @@ def _milli(quantity: str | int | float) -> int:
     try:
         return parse_milli(quantity)
     except InvalidQuantity:
-        # What cannot be read is told elsewhere, with its path.
+        # What cannot be read is reported elsewhere, with its path.
         return 0
 
 

@@ -1,7 +1,7 @@
 """Definitions of the other kinds that own GPU pods, loose enough to accept any manifest of them.
 
 The real definitions belong to their projects; the embedded cluster only has to keep such objects,
-print them and let the machines write their status.
+print them and allow the machines to write their status.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Claims of pods: made from templates, and given back when the pod has ended.
 
-Claims for devices and for generic ephemeral volumes are made for each pod that asks by template,
-and go with it (garbage collection by owner); a device claim of a pod group is made once for the
-group. A pod that has ended, or is gone, leaves the `reservedFor` of its device claims; what nobody
-uses any more is deallocated and loses the finalizer that the scheduler gave it. Source: the
-resourceclaim and ephemeral-volume controllers of Kubernetes 1.37.
+Claims for devices and for generic ephemeral volumes are made for each pod that requests them by
+template, and are deleted with it (garbage collection by owner); a device claim of a pod group is
+made once for the group. A pod that has ended, or is deleted, is removed from the `reservedFor` of
+its device claims; a claim that no pod uses any more is deallocated and loses the finalizer that the
+scheduler gave it. Source: the resourceclaim and ephemeral-volume controllers of Kubernetes 1.37.
 """
 
 from __future__ import annotations

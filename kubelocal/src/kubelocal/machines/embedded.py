@@ -161,7 +161,7 @@ class EmbeddedObjects:
         known: dict[Key, Object] = {}
         while True:
             kind = self._kind(resource)
-            if kind is None:  # its definition has gone, or is still to come
+            if kind is None:  # its definition is deleted, or not created yet
                 for obj in known.values():
                     feed.put_nowait(Change(ChangeType.DELETED, resource, obj))
                 known.clear()

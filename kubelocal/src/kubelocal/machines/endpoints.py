@@ -1,9 +1,9 @@
 """EndpointSlices of Services with a selector: the addresses of the pods that it matches.
 
 Source: the EndpointSlice controller: at most 100 endpoints in a slice, ready as the pod's condition
-states, a named target port taken from the pod's containers; finished pods and those without an
-address are left out. Services without a selector are somebody else's business (`exposure`). Not
-imitated: topology hints, several address families.
+states, a named target port read from the pod's containers; finished pods and those without an
+address are left out. Services without a selector are handled elsewhere (`exposure`). Not imitated:
+topology hints, several address families.
 """
 
 from __future__ import annotations

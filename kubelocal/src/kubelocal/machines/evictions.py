@@ -1,8 +1,8 @@
 """The evictionrequest-controller: makes Evictions for EvictionRequests of pods.
 
-There is one Eviction for each target, named after the pod and the first letters of its uid. It goes
-when the last request for its target has gone. The last responder of every pod deletes it here;
-budgets of disruptions are not asked. A controller manager of Kubernetes 1.37 has no such
+There is one Eviction for each target, named after the pod and the first letters of its uid. It is
+deleted when the last request for its target is deleted. The last responder of every pod deletes the
+pod here; disruption budgets are not checked. A controller manager of Kubernetes 1.37 has no such
 controller: this one works beside it, too. Source: `kubeworld.controllers.evictions`.
 """
 

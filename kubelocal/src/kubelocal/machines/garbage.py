@@ -33,7 +33,8 @@ class GarbageCollector:
             yield key_of(change.resource, obj)
             if is_waiting(obj):
                 yield from (key for key, _ in self._informer.dependents(uid))
-        # An owner in foreground deletion waits for this one to go or to let go of it.
+        # An owner in foreground deletion waits until this one is deleted or no longer references
+        # it.
         for state in (before, obj):
             for reference in ((state or {}).get("metadata") or {}).get("ownerReferences") or ():
                 owner = self._informer.by_uid(reference["uid"])

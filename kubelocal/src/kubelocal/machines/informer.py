@@ -1,7 +1,7 @@
 """What the machines know of the cluster, and their writes.
 
 One `Informer` feeds all machines: it holds the last seen state of every object with the indexes
-they need, and passes each change on to its listeners. The machines' own writes go through it, and
+they need, and passes each change on to its listeners. The machines' own writes pass through it, and
 their results are seen at once, so that no machine acts twice because the change feed lags.
 
 Versions: a state older than the one held is dropped (resourceVersions are compared as numbers), and
@@ -126,7 +126,7 @@ class Informer:
     async def update(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
         """Replace the object or its status; see `Objects.update`.
 
-        After a conflict the present state is taken in, so that the next try starts from it.
+        After a conflict the present state is read, so that the next try starts from it.
         """
         try:
             updated = await self.objects.update(resource, obj, subresource=subresource)

@@ -1,7 +1,7 @@
 """What the machines need of a store: a small protocol, its errors and the stream of changes.
 
-`embedded.EmbeddedObjects` implements it in this process; an adapter onto a real API server is the
-business of whoever has a client. A resource is named as the API names it: `pods`, `jobs.batch`.
+`embedded.EmbeddedObjects` implements it in this process; a caller with a client of its own supplies
+an adapter onto a real API server. A resource is named as the API names it: `pods`, `jobs.batch`.
 """
 
 from __future__ import annotations
@@ -140,6 +140,6 @@ class Objects(Protocol):
         `resources` None means all that are served, also those that are served later; the `FREQUENT`
         ones may be left out. A resource
         that is not served counts as empty. Changes of one resource come in order; a gap in the feed
-        is filled in by giving what exists now, and DELETED for what has gone.
+        is filled in by giving what exists now, and DELETED for what was deleted.
         """
         ...

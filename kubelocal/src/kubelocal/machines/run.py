@@ -66,7 +66,7 @@ class Machines:
     answers; `stop` ends what it started; both once. `seed` decides generated names;
     `exporter_service` has the exporter found through a Service (`exposure`). `without` names
     machines that are not to run, because a real controller does their work: `IN_CONTROLLER_MANAGER`
-    next to a kube-controller-manager. `more` makes further machines. Nobody here schedules pods:
+    next to a kube-controller-manager. `more` makes further machines. No machine schedules pods:
     that is the scheduling plane's work.
     """
 
@@ -153,7 +153,7 @@ class Machines:
         """Run in the background, from now until `stop`.
 
         Raises:
-            OSError: the exporter's port is taken.
+            OSError: the exporter's port is in use.
         """
         await self.exporter.start()
         self._running = asyncio.create_task(self.run(), name="machines")

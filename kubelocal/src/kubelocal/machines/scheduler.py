@@ -1,9 +1,10 @@
 """A small scheduler for clusters without another: one pod at a time, no preemption, few filters.
 
-Takes every pod without a node, without scheduling gates and with the scheduler name
+Schedules every pod without a node, without scheduling gates and with the scheduler name
 `default-scheduler`; order: (1) higher priority, (2) earlier creation, (3) earlier arrival,
-(4) namespace and name. Among the nodes that take the pod: (1) the larger free share of cpu and
-memory, (2) the name. A pod that no node takes is tried again when a pod has gone or a node changed.
+(4) namespace and name. Among the nodes that accept the pod: (1) the larger free share of cpu and
+memory, (2) the name. A pod that no node accepts is tried again when a pod was deleted or a node
+changed.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ class Scheduler:
         self._recorder = recorder
         self._nodes: dict[str, NodeState] = {}
         self._names: list[str] = []  # those in `_nodes`, sorted
-        # uid -> where its room is taken, for all and only pods with a node that have not finished;
-        # every row is in `used` of its node when the node is known.
+        # uid -> where its capacity is used, for all and only pods with a node that have not
+        # finished; every row is in `used` of its node when the node is known.
         self._placed: dict[str, _Placed] = {}
         # uid -> (order of arrival, key), for all and only the pods that wait for a node.
         self._waiting: dict[str, tuple[int, Key]] = {}
-        # Waiting pods that no node took; tried again when room has changed.
+        # Waiting pods that no node accepted; tried again when capacity has changed.
         self._rejected: set[str] = set()
         self._arrivals = 0
 

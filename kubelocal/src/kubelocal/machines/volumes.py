@@ -3,8 +3,8 @@
 A claim is bound to the volume that is reserved for it, else to the smallest free one that will do,
 else, where its class has a provisioner, to one made for it. A class with WaitForFirstConsumer waits
 for the annotation `volume.kubernetes.io/selected-node`, which the scheduler sets. A volume whose
-claim is gone is Released, or deleted if it was made for that claim. Source: the persistent volume
-controller; provisioning stands for that of CSI drivers.
+claim is deleted is Released, or deleted if it was made for that claim. Source: the persistent
+volume controller; provisioning stands for that of CSI drivers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The loop that drives one machine: a set of dirty keys, timers, and retries.
 
-A key is looked at when something it depends on changed, when the machine asked for it earlier, or
-when the last look failed. Looks of one machine never overlap. A failing key waits longer each time
+A key is processed when something it depends on changed, when the machine requested it earlier, or
+when the last run failed. Runs of one machine never overlap. A failing key waits longer each time
 and stops no other key, nor any other machine.
 """
 

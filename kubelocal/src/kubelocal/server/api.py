@@ -231,7 +231,7 @@ class Api(State):
         drop_disabled(kind, obj, None)
         if admission.has_generation(kind):
             obj["metadata"]["generation"] = 1
-        # What admission adds is nobody's.
+        # What admission adds has no field manager.
         if owner is not None:
             write_managers(obj, [owner])
         else:

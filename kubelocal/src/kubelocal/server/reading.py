@@ -1,7 +1,7 @@
 """Lists in pages and watches: what a reader sees, and from which version on.
 
-A page's continue token names the version of its list, so all pages show one state; when the
-history up to that version is gone the answer is 410 with a token for an inconsistent rest. A
+A page's continue token names the version of its list, so all pages show one state; when the history
+up to that version is compacted the answer is 410 with a token for an inconsistent rest. A
 watch hands out every event after its version once and in order, seen through its selectors: an
 object that stops matching is DELETED, one that starts is ADDED. The newest state that is shown is
 the last one on disk. Source: k8s.io/apiserver.
@@ -82,7 +82,7 @@ def list_page(
     """Return the page that `options` request.
 
     Raises:
-        StatusError: 400 bad token or version, 410 version gone, 504 version not there yet.
+        StatusError: 400 bad token or version, 410 version compacted, 504 version not there yet.
     """
     resource = conversion.shelf(kind)
     if selectors.single_name() is not None and not options.continue_token:
@@ -196,7 +196,7 @@ class Watching:
     """One watch: what exists first, if requested, then what happens.
 
     Raises on construction:
-        StatusError: 410 when the history after the asked version is gone.
+        StatusError: 410 when the history after the requested version is compacted.
     """
 
     def __init__(

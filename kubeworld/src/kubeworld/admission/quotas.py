@@ -33,7 +33,7 @@ _COUNTED: Final = frozenset(
         "services",
     )
 )
-# Without these in a container nobody could tell what a pod uses.
+# Without these in a container it is unknown what a pod uses.
 _REQUIRED: Final = {
     "cpu": ("requests", "cpu"),
     "memory": ("requests", "memory"),

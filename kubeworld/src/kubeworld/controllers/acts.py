@@ -2,8 +2,8 @@
 
     acts, again = step(owner, dependants, now, suffix)
 
-A step sees the cluster as it is and changes nothing; whoever drives it carries the acts out one
-after the other, stops at the first that is refused, and asks again when something changes, or after
+A step sees the cluster as it is and changes nothing; its driver carries the acts out one after the
+other, stops at the first that is refused, and calls the step again when something changes, or after
 `again` nanoseconds.
 """
 

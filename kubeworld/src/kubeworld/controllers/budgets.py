@@ -1,10 +1,10 @@
 """The status of a PodDisruptionBudget: how many of its pods may be evicted now.
 
 1. A pod counts that its selector matches and that is neither over nor leaving. A ready one is
-   healthy, unless it was evicted within the last two minutes and has not gone yet.
+   healthy, unless it was evicted within the last two minutes and is not deleted yet.
 2. With a number in `minAvailable` as many are expected as there are; else as many as their
    controllers want (`spec.replicas`), of those that name no number as many as there are.
-3. Percentages are rounded up; what is healthy beyond what has to be is allowed to go.
+3. Percentages are rounded up; healthy pods beyond the required number may be evicted.
 4. A budget whose number cannot be read allows nothing, with the reason SyncFailed.
 
 Source: the disruption controller of Kubernetes 1.37.
@@ -41,7 +41,7 @@ def budget_status(
         budget: with the status that it has.
         counted: how many pods count.
         healthy: how many of them are ready.
-        ready: tells whether a pod is ready, by name; None where it does not count.
+        ready: returns whether a pod is ready, by name; None where it does not count.
         wanted: how many pods their controllers want.
         now: by the wall clock.
     """

@@ -1,9 +1,10 @@
 """Device claims of pods and of PodGroups: made from templates, and given back.
 
-1. A pod, or a PodGroup, that asks by template gets a claim of its own, and its status states which;
-   what a group requests its members share.
-2. Who is gone or over uses a claim no more. One that no work uses is allocated no more, and loses
-   the finalizer that its scheduler gave it, so that it can go with its owner.
+1. A pod, or a PodGroup, that requests by template gets a claim of its own, and its status states
+   which; the members of a group share what it requests.
+2. A pod that is deleted or has ended no longer uses a claim. A claim that no work uses is
+   deallocated, and loses the finalizer that its scheduler gave it, so that it can be deleted with
+   its owner.
 
 Source: the resourceclaim controller of Kubernetes 1.37; `resource.k8s.io` v1.
 """
@@ -62,7 +63,8 @@ def status_with_claims(
 ) -> Object | None:
     """Return the status of a user that states which claims it has; None where it states so already.
 
-    `make` returns the name of the claim for what is asked by template and has none; it may make it.
+    `make` returns the name of the claim for what is requested by template and has none; it may make
+    it.
     """
     status = user.get("status") or {}
     known = {each["name"]: each for each in status.get("resourceClaimStatuses") or ()}

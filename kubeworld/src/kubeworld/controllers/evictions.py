@@ -1,13 +1,13 @@
 """The status of an Eviction (`lifecycle.k8s.io`): which responder is active.
 
 1. The responders of a pod are those of its spec, and the one that calls the eviction subresource,
-   with priority 100. A higher priority is asked first; of equal ones the name whose domain comes
+   with priority 100. A higher priority comes first; of equal ones the name whose domain comes
    first, its top label compared before the others, and the key last.
 2. One responder is active at a time. It has had its turn when it has set `completionTime`, and is
    interrupted when 20 minutes have passed since its last heartbeat, or since its start.
-3. Where nobody requests the eviction any more, the active responder is canceled.
-4. A pod that has ended or is gone is evicted: an active responder that has not reported its end is
-   interrupted, but for the one that calls the subresource.
+3. Where no requester requests the eviction any more, the active responder is canceled.
+4. A pod that has ended or is deleted counts as evicted: an active responder that has not reported
+   its end is interrupted, but for the one that calls the subresource.
 5. Who was never active stays inactive. An Eviction that has ended changes no more; a new request
    needs another one.
 
@@ -58,7 +58,7 @@ def eviction_status(
     Args:
         eviction: with the status that it has.
         intents: of each requester whose EvictionRequest is there: `Eviction` or `Withdrawn`.
-        pod: its target; None where it is gone, or another one has its name.
+        pod: its target; None where it is deleted, or another one has its name.
         now: by the wall clock.
     """
     status: dict[str, Any] = copy.deepcopy(eviction.get("status") or {})

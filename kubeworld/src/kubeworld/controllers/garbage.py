@@ -6,8 +6,8 @@ Rules (Kubernetes documentation, "Garbage Collection"):
    that is not served count as present.
 2. An object whose owners are all absent is deleted in the background.
 3. An object with a present owner only loses the references to absent owners.
-4. An owner with the finalizer `foregroundDeletion` goes after its dependents that block it.
-5. An owner with the finalizer `orphan` goes after its dependents have lost their reference.
+4. An owner with the finalizer `foregroundDeletion` is deleted after its dependents that block it.
+5. An owner with the finalizer `orphan` is deleted after its dependents have lost their reference.
 """
 
 from __future__ import annotations

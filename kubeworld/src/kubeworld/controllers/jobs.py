@@ -221,7 +221,7 @@ class _Look:
             yield Event("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
 
     def _remove(self, count: int) -> Iterator[Act]:
-        """Delete that many active pods. Those that do not run go first."""
+        """Delete that many active pods. Those that do not run are deleted first."""
         order = sorted(
             self._active,
             key=lambda p: (

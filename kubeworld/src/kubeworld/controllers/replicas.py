@@ -65,7 +65,7 @@ def availability(owner: Object, pods: Sequence[Object], now: Nanos) -> tuple[int
 def with_status(acts: list[Act], owner: Object, changed: Mapping[str, Any]) -> list[Act]:
     """Return the acts, and the owner's status with what changed in it if that states anything new.
 
-    Absent and zero are the same; None takes a field away.
+    Absent and zero are the same; None removes a field.
     """
     before = owner.get("status") or {}
     status = {name: value for name, value in {**before, **changed}.items() if value is not None}

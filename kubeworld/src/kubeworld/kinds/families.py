@@ -18,7 +18,7 @@
 | TrainJob | a JobSet | its runtime, by `kinds.training` |
 
 An object whose spec has no template has no children, nor has one that names another controller in
-`managedBy` (KEP-4368, and what the kinds took over from it). What the real controllers do beyond
+`managedBy` (KEP-4368, and what the kinds adopted from it). What the real controllers do beyond
 making children (services, ingress, autoscaling, the end of a RayJob) is not imitated.
 """
 
@@ -76,8 +76,8 @@ _Maker: TypeAlias = Callable[[str, _Spec], list[Child | Pods]]
 class Family:
     """One kind: `make` gives the children of an object of this name and spec.
 
-    `suspends`: where in the spec `true` takes the children away. `prunes`: children of the same
-    kinds that are not wanted any more go. `controller`: the value of `managedBy` that means this
+    `suspends`: where in the spec `true` removes the children. `prunes`: children of the same kinds
+    that are not wanted any more are deleted. `controller`: the value of `managedBy` that means this
     one, which stands beside `suspend`; empty: the kind has no such field. `described`: returns the
     spec that `make` is given, of an object and a reader of others, None where there is none.
     """

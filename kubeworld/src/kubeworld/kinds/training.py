@@ -1,6 +1,6 @@
 """The JobSet that the controller of TrainJobs makes of a job and its runtime.
 
-The runtime's template, with what the job says of its trainer on the replicated job of the step
+The runtime's template, with what the job states of its trainer on the replicated job of the step
 `trainer`: how many nodes there are (the job's number, else that of the runtime's policy), and the
 image, command, arguments, variables and resources of the container `node`. Patches of the job are
 merged over that. Source: `TrainJob` and `TrainingRuntime` of trainer.kubeflow.org/v1alpha1.

@@ -1,10 +1,10 @@
 """YAML whose aliases stand for no more than a reader can hold, of values that are what they claim.
 
 An alias costs a few characters and stands for all that its anchor holds, so that twelve lines of
-aliases of aliases are billions of nodes to whoever walks them. What a document holds with its
-aliases expanded is counted on the nodes of its composer, before anything is made of it. It asks of
-a node its `value` alone, a text, a list of nodes or a list of pairs of them, so that this package
-needs no reader of YAML:
+aliases of aliases are billions of nodes to a program that walks them. What a document holds with
+its aliases expanded is counted on the nodes of its composer, before anything is made of it. It
+reads of a node its `value` alone, a text, a list of nodes or a list of pairs of them, so that this
+package needs no reader of YAML:
 
     class Loader(Bounded, yaml.SafeLoader):
         error = yaml.composer.ComposerError

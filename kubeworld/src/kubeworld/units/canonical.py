@@ -14,7 +14,7 @@ from typing import Final
 
 __all__ = ["NotAQuantity", "canonical"]
 
-# No repetition gives back what it took, so that long texts are read in linear time.
+# No repetition gives back what it matched, so that long texts are read in linear time.
 _FORM: Final = re.compile(
     r"([+-]?+)([0-9]++\.?+[0-9]*+|\.[0-9]++)([KMGTPE]i|[eE][+-]?+[0-9]++|[numkMGTPE]?+)", re.ASCII
 )

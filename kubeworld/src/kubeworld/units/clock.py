@@ -1,6 +1,6 @@
 """Time as a dependency: the real clock and one that tests turn by hand.
 
-Whoever needs the time is given a `Clock`; nothing else in the project reads one. Wall time is for
+Code that needs the time is given a `Clock`; nothing else in the project reads one. Wall time is for
 what is written into objects, monotonic time for every decision about an age.
 """
 

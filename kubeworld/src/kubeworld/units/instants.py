@@ -26,7 +26,7 @@ __all__ = [
 Nanos = NewType("Nanos", int)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-#: Where RFC 3339 has its separators; `fromisoformat` also takes weeks, and whatever else joins.
+#: Where RFC 3339 has its separators; `fromisoformat` also accepts weeks, and any other separator.
 _LAST: Final = 253_402_300_799  # second of the year 9999
 _FIRST: Final = -62_135_596_800  # of the year 1
 _OUTSIDE: Final = re.compile(

@@ -1,12 +1,12 @@
 """The one reader of untrusted text: annotations, labels, variables, quantities, names of tenants.
 
-Whoever may create a pod in one namespace writes such text, of up to the 256 KiB that the API allows
-for annotations, and a custom resource's strings may be longer. So that no text can stop, slow or
-fool the process that reads it:
+Any user who may create a pod in one namespace writes such text, of up to the 256 KiB that the API
+allows for annotations, and a custom resource's strings may be longer. So that no text can stop,
+slow or fool the process that reads it:
 
 1. The length is bounded before anything else looks at the text.
-2. A `Form` never gives back what a repetition took (all its repetitions are possessive, it has no
-   look-around and no back reference), so that matching takes time linear in the text.
+2. A `Form` never gives back what a repetition matched (all its repetitions are possessive, it has
+   no look-around and no back reference), so that matching is linear in the length of the text.
 3. What fails raises `Unreadable`: a message of at most `TOLD` characters with the value cut.
 
 The values that are accepted are those of Go's `strconv` and `encoding/json`, which the compatible
@@ -122,7 +122,7 @@ def read_integer(text: str, least: int = INT32[0], most: int = INT32[1]) -> int:
     Raises:
         Unreadable: not digits with an optional sign, or not from `least` to `most`.
     """
-    # Of nearly all texts the form is plain: this is asked of every version of every object.
+    # Nearly all texts have a plain form: this is called for every version of every object.
     plain = text.isdigit() and text.isascii() and len(text) <= LONGEST_VALUE
     number = int(text) if plain or _INTEGER.fullmatch(text) else None
     if number is None or not least <= number <= most:
@@ -136,7 +136,7 @@ def integer_or_none(text: str | None, least: int = INT32[0], most: int = INT32[1
     """Return what `read_integer` reads, None where that is nothing."""
     if text is None:
         return None
-    # Plain ones are read here: this is asked of every version of every object.
+    # Plain ones are read here: this is called for every version of every object.
     if text.isdigit() and text.isascii() and len(text) <= _PLAIN:
         number = int(text)
         return number if least <= number <= most else None

@@ -1,9 +1,9 @@
 """What becomes of an object by a write: replaced, patched, bound, deleted.
 
-Each function takes the object as it is and what was sent, changes neither, and returns the object
-as it is to be stored, without its next version.
+Each function receives the object as it is and what was sent, changes neither, and returns the
+object as it is to be stored, without its next version.
 
-* Nobody writes names, uids, versions, generations or instants of creation and deletion.
+* No client writes names, uids, versions, generations or instants of creation and deletion.
 * Where a kind has the status subresource, the status and the rest are written apart.
 * A pod on a node has its grace period to end, anything else none.
 

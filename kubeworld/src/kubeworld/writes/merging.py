@@ -2,9 +2,9 @@
 
 Neither changes what it is given; parts without changes are those of the object. A strategic merge
 patch merges lists with a merge key item by item, and obeys the directives `$patch`, `$retainKeys`,
-`$setElementOrder/..` and `$deleteFromPrimitiveList/..`. Which lists have a key is told by the
-`Structure` of the kind; `BY_NAME` guesses it from the names of fields, as they are in pods and in
-what belongs to them. Source: RFC 7386; sig-api-machinery/strategic-merge-patch.
+`$setElementOrder/..` and `$deleteFromPrimitiveList/..`. The `Structure` of the kind states which
+lists have a key; `BY_NAME` guesses it from the names of fields, as they are in pods and in what
+belongs to them. Source: RFC 7386; sig-api-machinery/strategic-merge-patch.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
   resolve a policy through its tiers nor print a map as text. KaiwoConfig keeps unknown fields of
   `spec`, since other operators have sections there, and prunes them inside `spec.gpuPreemption`.
 - `preemptions.reprieve.dev` is the intent log and the record, `preemptionparts.reprieve.dev` what
-  of it is too large for one object; `disruptions.reprieve.dev` tells tenants of their own work,
+  of it is too large for one object; `disruptions.reprieve.dev` informs tenants of their own work,
   `preemptionnotices.reprieve.dev` before it is evicted,
   `harmbudgets.reprieve.dev` bounds what work may lose to others; administrators write it.
 - Those of `kueue.x-k8s.io` are compatible with Kueue (specification of the quota plane, section 1):
@@ -95,7 +95,7 @@ def load(name: str) -> dict[str, Any]:
 
 @cache
 def _as_json(name: str) -> bytes:
-    # Takes a tenth of a second of CPU, which `reprieve --help` must not pay.
+    # Costs a tenth of a second of CPU, which `reprieve --help` must not pay.
     from reprieve.units.bounded_yaml import read_yaml
 
     # What stands behind one anchor is one object until here.

@@ -299,8 +299,7 @@ class NoticeRow:
     """A placed pod, by its name, that would get notice before an eviction.
 
     `time`: seconds of notice that it would be granted; `save`: seconds that its save lasts. Either
-    is 0 where it is not known.
-    `credit`: of its lineage, in thousandths.
+    is 0 where it is not known. `credit`: of its lineage, in thousandths.
     """
 
     uid: Uid

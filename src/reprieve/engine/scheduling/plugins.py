@@ -54,7 +54,7 @@ def run_post_filters(
         try:
             result = plugin(simulation, group, queued, policy, choose, placing)
         except Exception as failure:
-            # A plugin is third-party code: its fault is this group's error, no other work's.
+            # A plugin is external code: its fault is this group's error, no other work's.
             simulation.rollback(before)
             said_last = Explanation(Sentence.PLUGIN_FAILED, (name, str(failure)))
             return Found(

@@ -1,7 +1,7 @@
 """Devices that containers request as extended resources, in case a DeviceClass stands for them.
 
 Per resource: every container that runs on (regular or sidecar) makes a request of its own. An init
-container that ends uses the devices of those that start with or after it, and asks only for what is
+container that ends uses the devices of those that start with or after it, and requests only what is
 missing; of such requests the largest, the first among equals, serves all. A request is named
 `container-I-request-J`: I counts init containers, then containers; J is the place of the resource
 among all names that the container requests, sorted. Source: specification 21.4 and 21.9; the names

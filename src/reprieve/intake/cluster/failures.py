@@ -1,8 +1,9 @@
 """What a pod's status states of its failing: when a container ended badly, or cannot start.
 
-The last bad end counts, of those that are told: the one that stands, and the one before the last
-start. A container that waits for one of the reasons below was never at work. What a pod loses while
-it is evicted is no failure of its own. Source: specification of disruptions, section 4.3.
+The last bad end counts, of those that the status reports: the one that stands, and the one before
+the last start. A container that waits for one of the reasons below was never at work. What a pod
+loses while it is evicted is no failure of its own. Source: specification of disruptions, section
+4.3.
 """
 
 from __future__ import annotations
@@ -64,6 +65,6 @@ def _failed(ended: ContainerTerminated) -> int:
 
 
 def _statuses(pod: PodObject) -> Sequence[ContainerStatus]:
-    # Plain loops and lists: this is asked of every pod of a cluster.
+    # Plain loops and lists: this is called for every pod of a cluster.
     usual, init = pod.status.container_statuses or (), pod.status.init_container_statuses
     return [*usual, *init] if init else usual

@@ -46,7 +46,7 @@ __all__ = [
 
 #: The PriorityClass that counts for a PodGroup, or a pod in no group, as a victim.
 PREEMPTION_PRIORITY_CLASS: Final = "reprieve.dev/preemption-priority-class"
-#: On a pod: `with-group`, it goes only with all others of its group.
+#: On a pod: `with-group`, it is evicted only with all others of its group.
 DISRUPTION: Final = "reprieve.dev/disruption"
 #: On a PodGroup: of how many pods fewer are of no use.
 DISRUPTION_FLOOR: Final = "reprieve.dev/disruption-floor"

@@ -52,8 +52,8 @@ def node_row(node: NodeObject, shared: SharedNodes | None = None) -> NodeRow:
 def _readiness(node: NodeObject) -> tuple[bool, int | None]:
     """Return whether a node is ready, and since when it is not, None where that is not known.
 
-    Nodes of which nobody reports conditions, as those that were written by hand, are judged by
-    their taints.
+    Nodes without reported conditions, as those that were written by hand, are judged by their
+    taints.
     """
     conditions = node.status.conditions
     if not conditions:

@@ -50,7 +50,7 @@ _Said: TypeAlias = tuple[Any, ...]
 class PodGates:
     """What of a pod is read behind feature gates.
 
-    `claims`: what its claims take of the node. `policy_label`: Koordinator's label stands for the
+    `claims`: what its claims use of the node. `policy_label`: Koordinator's label stands for the
     preemption policy, `Never` without it. `comparisons`: tolerations with `Gt` and `Lt`, which are
     none otherwise.
     """
@@ -71,8 +71,8 @@ class PodClasses:
         self._encoder = msgspec.msgpack.Encoder(order="deterministic")
         self._found: dict[bytes, PodClass] = {}
         self._unique: dict[PodClass, PodClass] = {}
-        # What one pod of a controller says and its template; most others say the very same, which
-        # is compared in a third of the time that it takes to encode it.
+        # What one pod of a controller states and its template; most others state the very same.
+        # Comparing that costs a third of the time of encoding it.
         self._alike: dict[str, tuple[_Said, PodClass]] = {}
         # Pods of a DaemonSet differ in the node that they are pinned to, and those of a node agree
         # in it. By ids of templates and of terms.
@@ -105,7 +105,7 @@ class PodClasses:
         if found is None:
             if len(self._terms) >= _KEPT_TERMS:
                 self._terms.clear()
-                self._pinned.clear()  # ids of terms that may be gone
+                self._pinned.clear()  # ids of terms that may be freed
             found = self._terms[key] = required_nodes(affinity) or ()
         return found
 
@@ -132,7 +132,7 @@ class PodClasses:
                 self._found.clear()
                 self._unique.clear()
                 self._alike.clear()
-                self._pinned.clear()  # ids of templates that may be gone
+                self._pinned.clear()  # ids of templates that may be freed
             made = replace(pod_class(pod, self.gates), node_affinity=None)
             found = self._found[key] = self._unique.setdefault(made, made)
         return found
@@ -140,7 +140,8 @@ class PodClasses:
 
 def _on_nodes(template: PodClass, terms: tuple[NodeTerm, ...]) -> PodClass:
     """Return the class with these nodes required."""
-    # `replace` names all fields and takes twice as long; a cluster has four of these for each node.
+    # `replace` names all fields and costs twice the time; a cluster has four of these for each
+    # node.
     values = [*_VALUES(template)]
     values[_NODES] = terms
     return PodClass(*values)
@@ -187,7 +188,7 @@ def pod_class(pod: PodObject, gates: PodGates | None = None) -> PodClass:
 
 
 def _is_resized(pod: PodObject) -> bool:
-    # No generator: this is asked of every pod of a cluster.
+    # No generator: this is called for every pod of a cluster.
     for condition in pod.status.conditions or ():  # noqa: SIM110
         if condition.type == "PodResizePending":
             return True

@@ -78,7 +78,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
     belongs = said or not _BELONGING.isdisjoint(labels)
     gang = gang_name(labels, notes) if belongs else ""
     kind, owner, controller = controller_of(metadata)
-    # In the order of the fields: to match that many names takes longer than to make the row.
+    # In the order of the fields: matching that many names costs more than making the row.
     return PodRow(
         uid_of(metadata),
         intern(metadata.namespace),
@@ -125,9 +125,9 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
 def counted_pod_row(pod: PodObject) -> PodRow:
     """Return what must not be lost of a pod that `pod_row` fails to read.
 
-    That is what it takes of its node, whom it goes with and whose victim it may be; a part of this
-    that cannot be read either counts as not stated. A pod that waits is not placed, since where it
-    may go is unknown.
+    That is what it uses of its node, which pods it is evicted with and whose victim it may be; a
+    part of this that cannot be read either counts as not stated. A pod that waits is not placed,
+    since it is unknown where it may be placed.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     group = spec.scheduling_group

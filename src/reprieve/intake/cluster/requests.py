@@ -1,12 +1,12 @@
 """What a pod requests of a node, for the filter and for the scores.
 
 The sum is that of `objects.pod_sum` (specification 21.4); beside overhead, behind the gate
-DRANodeAllocatableResources, what the pod's claims take of its node is added, as the status states.
+DRANodeAllocatableResources, what the pod's claims use of its node is added, as the status states.
 
 A container, and the pod level, counts the maximum of spec, allocated and actuated, as far as the
-status tells; the spec is left out while a resize is infeasible. For scores a container without
-a request for cpu or memory counts a default (17.2). Amounts are exact until the end, then cpu is
-rounded up to milli-CPU and everything else to whole units.
+status states them; the spec is left out while a resize is infeasible. For scores a container
+without a request for cpu or memory counts a default (17.2). Amounts are exact until the end, then
+cpu is rounded up to milli-CPU and everything else to whole units.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NOTHING: Final = Requests((), (0, 0), (0, 0))
 def requests_of(pod: PodObject, *, with_claims: bool = False) -> Requests:
     """Return what the pod requests; a quantity that cannot be read counts as not named.
 
-    `with_claims`: also what its claims take of the node.
+    `with_claims`: also what its claims use of the node.
     """
     spec = pod.spec
     statuses = _statuses(pod)

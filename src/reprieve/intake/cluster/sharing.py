@@ -2,8 +2,8 @@
 
 A cluster of 65,000 nodes names each of its images fifty times per node and each label of a Job on
 all of its pods; decoding makes every mention a value of its own. What is shared here is never
-changed, so that nobody can tell. The tables are bounded: beyond their bounds equal values stand
-more than once, which costs memory and nothing else.
+changed, so that sharing has no visible effect. The tables are bounded: beyond their bounds equal
+values stand more than once, which costs memory and nothing else.
 """
 
 from __future__ import annotations

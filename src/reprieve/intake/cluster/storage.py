@@ -1,8 +1,8 @@
 """Claims, volumes and the objects of storage.k8s.io into rows.
 
-In-tree volumes and provisioners go by the CSI driver that serves them since their migration. A size
-that cannot be read counts as 0, or as not reported. Source: specification 21.5; core/v1 and
-storage.k8s.io/v1.
+In-tree volumes and provisioners are identified by the CSI driver that serves them since their
+migration. A size that cannot be read counts as 0, or as not reported. Source: specification 21.5;
+core/v1 and storage.k8s.io/v1.
 """
 
 from __future__ import annotations

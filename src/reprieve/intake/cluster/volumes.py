@@ -26,7 +26,7 @@ def uses_of(volumes: Iterable[Volume] | None) -> tuple[VolumeUse, ...]:
 
 def decides(volume: Volume) -> bool:
     """Return whether a volume may be one of those that the other functions here read."""
-    # One expression: this is asked of every volume of a cluster.
+    # One expression: this is called for every volume of a cluster.
     return (
         volume.persistent_volume_claim is not None
         or volume.ephemeral is not None

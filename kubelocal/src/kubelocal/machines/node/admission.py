@@ -1,7 +1,7 @@
 """Whether a kubelet admits a pod that was bound to its node: the resources have to be there.
 
-Counted are the pods that it has let in and that have not ended, those that are being deleted
-included. The first resource that is short is the reason: pods, cpu, memory, then the others.
+Counted are the pods that it has admitted and that have not ended, including those that are being
+deleted. The first resource that is short is the reason: pods, cpu, memory, then the others.
 Resources that the node does not have at all are not looked at, as a kubelet leaves extended
 resources of other nodes to those who offer them. Source: the kubelet's admission of pods and its
 texts.
@@ -35,7 +35,7 @@ class Admission:
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer
-        self._used: dict[str, dict[str, int]] = {}  # by uid: of the pods that were let in
+        self._used: dict[str, dict[str, int]] = {}  # by uid: of the admitted pods
 
     def let_in(self, pod: Object, node: Object) -> Rejected | None:
         """Count the pod, once, or return why it cannot be."""

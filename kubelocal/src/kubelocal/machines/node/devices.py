@@ -1,7 +1,7 @@
 """A driver of devices: ResourceSlices of the nodes that are configured to have some.
 
 The annotation `sim.reprieve.dev/devices` of a node, `gpu.example.com=8`, is what a driver finds
-there; each driver has one pool and one slice per node, gone with the node. Allocation is the
+there; each driver has one pool and one slice per node, deleted with the node. Allocation is the
 scheduler's. Source: `resource.k8s.io` v1.
 """
 

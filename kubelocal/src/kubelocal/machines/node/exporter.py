@@ -66,7 +66,7 @@ class Exporter:
         """Accept connections; nothing when it does already.
 
         Raises:
-            OSError: the port is taken.
+            OSError: the port is in use.
         """
         if self._runner is not None:
             return

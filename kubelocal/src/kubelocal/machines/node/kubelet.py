@@ -5,13 +5,13 @@
 | bound, does not fit | Failed, reason OutOfcpu and the like | - |
 | bound, Pending | ContainerCreating, then Running and ready | pull and start latency |
 | Running, run time set | exits; restarted as restartPolicy states, else finished | run time |
-| Running, told to fail | the same at once, or evicted for good | - |
+| Running, set to fail | the same at once, or evicted for good | - |
 | being deleted | ends with exit code 143, is removed with grace 0 | termination time |
 
 Latencies come from the pod's `sim.reprieve.dev` annotations, else from `KubeletTimes`. A pod with a
 deletionTimestamp never lives longer than its grace period. Containers do nothing: without a run
-time they run for ever. Pods of nodes that do not exist, or whose kubelet is told to be silent, are
-left alone.
+time they run for ever. Pods of nodes that do not exist, or whose kubelet is configured to be
+silent, are left alone.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Life:
     running: int | None = None
     deleting: int | None = None
     pulls: bool = False  # whether it has an image that its node had not when it came
-    failed: Failure | int | None = None  # as it was told last
+    failed: Failure | int | None = None  # as it was set last
 
 
 class Kubelet:

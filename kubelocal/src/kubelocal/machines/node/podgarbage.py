@@ -2,7 +2,7 @@
 
 Source: the pod garbage collector. A pod of a node that has been missing for 40 s is failed, with
 the condition DisruptionTarget, and deleted without grace. Above the threshold those that finished
-first go.
+first are deleted.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class NodeLifecycle:
         if now - since < _GRACE:
             return _LOOKS
         if lease is None:
-            return None  # nobody gives it one
+            return None  # no kubelet gives it one
         if ready.get("status") == "Unknown":
             return _LOOKS
         status = copy.deepcopy(node.get("status") or {})

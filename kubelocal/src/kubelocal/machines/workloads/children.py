@@ -2,9 +2,9 @@
 
 Children with a fixed name are made when they are missing, those that wait for others once all pods
 of these run, and follow the number of replicas and the
-suspension in their template. A Job that goes on after a suspension gets what its template says by
+suspension in their template. A Job that resumes after a suspension gets what its template states by
 then of where pods may run, as from the JobSet controller; nothing else is carried down. Pods of a
-group are made and taken away by count; one that has succeeded still counts. A suspended object has
+group are created and deleted by count; one that has succeeded still counts. A suspended object has
 no children.
 The status of an object with a template follows its pods (`progress`).
 """
@@ -124,7 +124,7 @@ class ChildrenController:
             return
         pods = pods_below(self._informer, owner["metadata"]["uid"])
         if suspended and any(is_active(pod) or _ends(pod) for pod in pods):
-            # Said when they are gone, as the controllers of these kinds do.
+            # Reported when they are deleted, as the controllers of these kinds do.
             return
         state = State.PENDING if waits else state_of(pods, suspended)
         status: dict[str, Any] = copy.deepcopy(owner.get("status") or {})

@@ -55,7 +55,7 @@ class DaemonSetController(Driver):
         for pod in pods:
             node = _node_of(pod)
             if pod["metadata"].get("deletionTimestamp"):
-                held.setdefault(node, pod)  # the next one waits until it has gone
+                held.setdefault(node, pod)  # the next one waits until it is deleted
             elif node in staying and is_active(pod) and node not in held:
                 held[node] = pod
             else:

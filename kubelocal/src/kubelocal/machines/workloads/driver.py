@@ -26,7 +26,7 @@ Step: TypeAlias = Callable[[Object, Sequence[Object], Nanos, Suffix], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a driver works with. `join` puts a new pod of an owner into its group."""
+    """What a driver works with. `join` adds a new pod of an owner to its group."""
 
     informer: Informer
     clock: Clock
@@ -122,7 +122,7 @@ async def create(stage: Stage, resource: str, owner: Object, act: Create) -> Non
     """Create an object of an owner.
 
     Raises:
-        StoreError: it was refused, which is told on the owner; the machine tries again later.
+        StoreError: it was refused, which is reported on the owner; the machine tries again later.
     """
     if resource == "pods":
         stage.join(act.object, owner)

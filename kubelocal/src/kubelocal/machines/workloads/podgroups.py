@@ -1,6 +1,6 @@
 """Protection of PodGroups: one that is deleted stays until the last of its pods has ended.
 
-The API server puts the finalizer on every new PodGroup; it is taken away here. Source: the
+The API server sets the finalizer on every new PodGroup; this machine removes it. Source: the
 podgroup-protection controller of Kubernetes 1.37.
 """
 

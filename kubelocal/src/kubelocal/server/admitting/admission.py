@@ -111,7 +111,7 @@ def admit_create(api: State, kind: Kind, obj: dict[str, Any]) -> None:
             _priority(api, kind, obj, obj.setdefault("spec", {}))
         case "podgroups.scheduling.k8s.io":
             _priority(api, kind, obj, obj.setdefault("spec", {}))
-            # Taken away when no pod of the group is left: `machines.podgroups`.
+            # Removed when no pod of the group is left: `machines.podgroups`.
             finalizers = obj["metadata"].setdefault("finalizers", [])
             if _PROTECTION not in finalizers:
                 finalizers.append(_PROTECTION)
@@ -178,7 +178,8 @@ def _default_class(api: State) -> dict[str, Any] | None:
     defaults = [
         obj
         for stored in api.store.range(_PRIORITY_CLASSES, None)
-        # Asked for each new pod, and true of one class at most: looked for before it is decoded.
+        # Checked for each new pod, and true of one class at most: searched for before it is
+        # decoded.
         if b'"globalDefault":true' in stored.body and (obj := stored.decode()).get("globalDefault")
     ]
     return default_class(defaults)

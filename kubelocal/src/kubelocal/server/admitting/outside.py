@@ -2,7 +2,7 @@
 
 A step that lacks an answer is given up before anything is stored, the answer is fetched, and the
 step runs again from its start with all answers so far; what has changed meanwhile is read anew, as
-the real server does when its write meets another one. Answers are remembered by what was asked.
+the real server does when its write meets another one. Answers are remembered by the query.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ResourceQuotas: what a namespace may hold, counted and added up when something is created.
 
 `status.used` is what counts, as in a real cluster; the server itself keeps it, and counts it anew
-from the objects with every write that changes it, so it cannot drift. What counts is told by
-`kubeworld.admission.quotas`. Source: the ResourceQuota admission plugin; texts of a 1.37 server.
+from the objects with every write that changes it, so it cannot drift. `kubeworld.admission.quotas`
+states what counts. Source: the ResourceQuota admission plugin; texts of a 1.37 server.
 """
 
 from __future__ import annotations

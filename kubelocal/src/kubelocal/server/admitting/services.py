@@ -2,8 +2,8 @@
 
 What it requests must be in the range of the cluster and not another Service's. There is one range
 of addresses, of IPv4. Source: the allocators in front of the registry of Services (KEP-1880) and
-its texts; addresses and ports that nobody requested come from the Service's uid, so that the same
-uid gives the same ones.
+its texts; addresses and ports that the Service does not request are derived from its uid, so that
+the same uid gives the same ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kubelocal.server.validation.services import NODE_PORTS
 __all__ = ["allocate", "keep_addresses"]
 
 ADDRESSES: Final = IPv4Network("10.96.0.0/12")
-# Those that nobody requests leave the lower ends of both ranges to those that somebody does.
+# Those that no Service requests leave the lower ends of both ranges to those that one does.
 _FIRST_ADDRESS, _FREE_ADDRESSES = 256, 65_000
 _FREE_PORTS: Final = 2_700
 _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")

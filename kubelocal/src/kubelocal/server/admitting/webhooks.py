@@ -60,7 +60,7 @@ def mutated(api: State, request: Request, obj: dict[str, Any]) -> dict[str, Any]
     """Return `obj` as the mutating webhooks leave it; the same object if there are none.
 
     Raises:
-        StatusError: a webhook refused, or could not be asked and must be.
+        StatusError: a webhook refused, or could not be called and must be.
     """
     asked: list[Mapping[str, Any]] = []
     stale: list[Mapping[str, Any]] = []
@@ -106,7 +106,7 @@ def validated(api: State, request: Request, obj: dict[str, Any] | None) -> None:
     """Query the validating webhooks; `obj` is None for deletes.
 
     Raises:
-        StatusError: a webhook refused, or could not be asked and must be.
+        StatusError: a webhook refused, or could not be called and must be.
     """
     for hook in _hooks(api, _VALIDATING, request):
         as_kind = _asked_as(api, hook, request, obj)
@@ -152,7 +152,7 @@ def _hooks(api: State, resource: str, request: Request) -> Iterator[Mapping[str,
 def _decoded(body: bytes) -> tuple[tuple[Mapping[str, Any], frozenset[str]], ...]:
     """Return the webhooks of a configuration, each with the resources that it is for.
 
-    Kept, since a configuration with many certificates takes a millisecond to read, at every write.
+    Cached, since reading a configuration with many certificates costs a millisecond at every write.
     """
     hooks = orjson.loads(body).get("webhooks") or ()
     return tuple(

@@ -1,6 +1,6 @@
 """Ages as kubectl and the server print them: `45s`, `3m20s`, `5h12m`, `2d3h`, `1y30d`.
 
-Source: the API machinery's human durations; the finer unit goes away as the age grows.
+Source: the API machinery's human durations; the finer unit is omitted as the age grows.
 """
 
 from __future__ import annotations

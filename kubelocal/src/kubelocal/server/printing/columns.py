@@ -43,7 +43,7 @@ def columns_of(kind: Kind, served: str = "") -> Sequence[ColumnSpec]:
     if served == "Scale":
         return (_NAME, *_columns()["autoscaling", "Scale"])
     own = _columns().get((kind.group, kind.kind), (ColumnSpec("Age", _cell("age")),))
-    # Events are told apart by what they say: their names come last and wide only.
+    # Events are distinguished by their contents: their names come last and wide only.
     return own if own[-1].name == "Name" else (_NAME, *own)
 
 

@@ -1,6 +1,6 @@
 """What `kubectl get pods` shows of a pod: ready containers, the status word and restarts.
 
-The status word is the phase unless something more telling is known: a reason of the pod, a gate,
+The status word is the phase unless something more specific is known: a reason of the pod, a gate,
 the container that holds it up, a deletion under way. Source: the printed forms of a 1.37 server.
 """
 

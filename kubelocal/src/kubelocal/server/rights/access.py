@@ -38,8 +38,8 @@ AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 class Access:
     """Tokens and rights. `secret` signs tokens, so that they hold after a restart.
 
-    `tokenless` is who asks without a token: the administrator over plain HTTP, where kubectl sends
-    none and the port is open on this machine only.
+    `tokenless` is the user of requests without a token: the administrator over plain HTTP, where
+    kubectl sends none and the port is open on this machine only.
     """
 
     secret: bytes
@@ -77,7 +77,8 @@ class Access:
         """Return the user of a request, or whom that user impersonates.
 
         Raises:
-            StatusError: 401, a token that was not made here; 403, no right to be somebody else.
+            StatusError: 401, a token that was not made here; 403, no right to impersonate that
+                user.
         """
         user = self.tokenless
         if authorization:

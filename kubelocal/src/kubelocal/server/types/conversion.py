@@ -1,6 +1,6 @@
 """One object, several served versions: how it is kept and how each version sees it.
 
-Custom kinds convert by name only (strategy None) or by their webhook, which is asked with a
+Custom kinds convert by name only (strategy None) or by their webhook, which is called with a
 ConversionReview and may change everything but most of the metadata. Built-in kinds with different
 fields are Event, where `events.k8s.io/v1` and `v1` are two views of the same objects, kept as `v1`,
 and the pod groups and workloads of `scheduling_versions`.
@@ -37,7 +37,7 @@ __all__ = [
 
 _SECONDS: Final = 30
 _MOST_BYTES: Final = 2**20
-# What of the metadata a webhook is asked about, and may change.
+# The parts of the metadata that a webhook is given, and may change.
 _CONVERTED: Final = ("name", "namespace", "labels", "annotations")
 
 # events.k8s.io/v1 -> v1
@@ -112,7 +112,7 @@ def in_version(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
         return converted
 
     answer: dict[str, Any] = outside.ask(("conversion", kind.api_version, digest), fetch)
-    # A copy: what is asked twice in one write must not share what the write changes.
+    # A copy: answers to a query made twice in one write must not share what the write changes.
     return _with_metadata(obj, orjson.loads(orjson.dumps(answer)))
 
 

@@ -2,7 +2,7 @@
 
 `complete` fills in what users leave out, `problems` states what is wrong with one in the real
 server's words, `kinds_of` makes the kinds to serve. Schemas must be structural: every field has a
-type, and nothing is stated about a field only inside `allOf` and its kin. Source: the API's rules
+type, and nothing is stated about a field only inside `allOf` and the like. Source: the API's rules
 for CustomResourceDefinitions; answers of a 1.37 server.
 """
 

@@ -30,7 +30,8 @@ class CustomVersion:
 
     `scale`: paths of spec replicas, status replicas and label selector (empty: none), or None.
     `conversion`: the webhook that converts between the versions, None where only names differ.
-    `status`: the status is a subresource of its own. `deprecation`: what all who ask are warned of.
+    `status`: the status is a subresource of its own. `deprecation`: the warning that every request
+    for it gets.
     """
 
     crd: str

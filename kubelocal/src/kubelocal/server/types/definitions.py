@@ -1,7 +1,7 @@
 """CustomResourceDefinitions become effective: checked, installed in the registry, conditions.
 
-A definition whose names are taken by another kind of its group is stored with NamesAccepted False
-and not served. Source: the naming controller of k8s.io/apiextensions-apiserver.
+A definition whose names another kind of its group uses is stored with NamesAccepted False and not
+served. Source: the naming controller of k8s.io/apiextensions-apiserver.
 """
 
 from __future__ import annotations

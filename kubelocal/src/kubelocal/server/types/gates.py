@@ -1,6 +1,6 @@
 """Feature gates of the API server: what is served, and which fields exist, by the user's choice.
 
-A gate that is off takes its kinds away and its fields out of what is written; fields that an object
+A gate that is off removes its kinds, and its fields from what is written; fields that an object
 already has stay. Names, defaults and what needs what: workload-aware scheduling of Kubernetes 1.37
 (KEP-4671, KEP-5710). The first three are on here, of which a 1.37 server has only one on. What
 Jobs state under `scheduling` belongs to a gate that is not imitated (WorkloadWithJob), and is left

@@ -25,7 +25,7 @@ class Registry:
     documents: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """OpenAPI documents already made, by group and version; a changed group's are dropped."""
     _kinds: dict[tuple[str, str, str], Kind] = field(default_factory=dict)
-    # Built-in kinds of `without`: nobody can request them, but objects may be kept in them.
+    # Built-in kinds of `without`: no client can request them, but objects may be kept in them.
     _hidden: list[Kind] = field(default_factory=list)
     # The kinds of each installed CRD, by the CRD's name.
     _custom: dict[str, tuple[Kind, ...]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """PodGroup and Workload of `scheduling.k8s.io` v1alpha2, as another view of v1beta1.
 
 v1beta1 is what is kept; v1alpha3 has the same fields. What v1alpha2 cannot state (preemption
-policies, parents, composite templates) is taken from the kept object when it is written to. The
+policies, parents, composite templates) is read from the kept object when it is written to. The
 map of fields is that between the releases 1.36 and 1.37; no real server serves both.
 """
 
@@ -115,7 +115,7 @@ def _with_conditions(obj: Object, names: Mapping[str, str]) -> Object:
     conditions = status.get("conditions")
     if not conditions:
         return obj
-    # One that already has the new name was put there by somebody who mixes versions.
+    # One that already has the new name was set there by a client that mixes versions.
     given = {names.get(one["type"]) for one in conditions}
     kept = [
         {**one, "type": names.get(one["type"], one["type"])}

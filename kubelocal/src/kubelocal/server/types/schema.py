@@ -1,7 +1,7 @@
 """What may be stored: decoding, defaulting and validation of one object, built-in or custom.
 
-`decode` takes an object as it was sent; `validate` says whether it may be stored, also in the place
-of another one. Admission changes objects in between.
+`decode` reads an object as it was sent; `validate` checks whether it may be stored, also in the
+place of another one. Admission changes objects in between.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _decode(kind: Kind, obj: Mapping[str, Any], validation: FieldValidation) -> 
 def validate(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> None:
     """Raise Invalid with everything that is wrong with a decoded `obj`.
 
-    `old`: the object whose place `obj` takes; what may not change in it is told as well.
+    `old`: the object that `obj` replaces; changes to its immutable fields are reported as well.
     """
     try:
         found = problems(kind, obj, old)

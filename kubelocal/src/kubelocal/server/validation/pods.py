@@ -250,7 +250,7 @@ def pod_update(obj: Object, old: Object) -> Iterator[Cause]:
         yield causes.bad("spec.activeDeadlineSeconds", deadline, why)
         if deadline is not None:
             return
-    # What may change is taken as it was, and what is left has to be the same.
+    # What may change is reset to what it was, and what is left has to be the same.
     kept = ["schedulingGates", "tolerations", "activeDeadlineSeconds"]
     if gates:
         # While a pod is gated its placement may be narrowed.

@@ -197,7 +197,7 @@ def _resource_list(registry: Registry, group: str, version: str) -> dict[str, An
             resources.append({**entry, "kind": other or kind.kind, "verbs": list(verbs)})
     document: dict[str, Any] = {"kind": "APIResourceList"}
     if group:
-        # The core group's list alone does not say of which version it is.
+        # The core group's list alone does not state its version.
         document["apiVersion"] = "v1"
     document["groupVersion"] = f"{group}/{version}" if group else version
     return {**document, "resources": resources}

@@ -84,9 +84,9 @@ class Faults:
         """Set the shares of `user`; `*` stands for every user that has none of its own.
 
         `conflict`: 409 of updates and patches; `too_many`, `error`, `unavailable`: 429, 500 and 503
-        of all requests; `drop_watch`, `freeze_watch`: streams that end, or stay open and say no
+        of all requests; `drop_watch`, `freeze_watch`: streams that end, or stay open and send no
         more, after a write; `expire_watch`: watches answered 410; `latency`: the most that a
-        request waits before it is looked at, in ns, each as long as it happens.
+        request waits before it is handled, in ns, each as long as it happens.
         """
         self._shares[user] = _Shares(
             random.Random(seed),

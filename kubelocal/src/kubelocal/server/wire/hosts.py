@@ -26,7 +26,7 @@ class Hosts:
     def __init__(self, names: Collection[str] = ()) -> None:
         """`names`: allowed beside the loopback names and addresses."""
         self._names = frozenset(_plain(name) for name in names)
-        # What was let in: every request states the same few, and taking one apart takes longest.
+        # What was accepted: every request states the same few, and parsing one is what costs most.
         self._accepted: set[tuple[str, str]] = set()
 
     def check(self, host: str, origin: str) -> None:

@@ -1,6 +1,6 @@
 """HTTP in front of `Api`: one handler that reads a request, calls and answers.
 
-Every answer to a failed request is a Status object; what goes wrong inside the server is logged and
+Every answer to a failed request is a Status object; an internal error of the server is logged and
 answered 500 without details. Watches are written by `streaming`.
 """
 
@@ -93,7 +93,7 @@ class HttpServer:
 
     api: Api
     access: Access
-    hosts: Hosts | None = None  # None: whoever asks has a token
+    hosts: Hosts | None = None  # None: every client has a token
     faults: Faults = field(default_factory=Faults)
     on_write: Callable[[Write, Stage], Awaitable[None]] | None = None
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
@@ -126,7 +126,7 @@ class HttpServer:
         except StatusError as error:
             return failure(error)
         except ConnectionResetError:
-            return web.Response()  # the client has gone; aiohttp drops what cannot be sent
+            return web.Response()  # the client has disconnected; aiohttp drops what cannot be sent
         except asyncio.CancelledError:
             raise
         except TooLarge as error:
@@ -144,8 +144,8 @@ class HttpServer:
     ) -> web.StreamResponse:
         """Answer, or raise what the refusal is.
 
-        `warnings` takes what the answer's header states, and `asked` what the request is about and
-        its verb, also of a request that is refused.
+        `warnings` receives what the answer's header states, and `asked` what the request is about
+        and its verb, also of a request that is refused.
         """
         if self.hosts is not None:
             self.hosts.check(request.headers.get("Host", ""), request.headers.get("Origin", ""))
@@ -287,7 +287,7 @@ class HttpServer:
                 case _:
                     response = await self._delete_collection(request, target, body)
         except StatusError:
-            # What a refusal shows, such as that a name is taken, has to be on disk too.
+            # What a refusal shows, such as that a name is in use, has to be on disk too.
             await self.api.store.durable()
             raise
         finally:

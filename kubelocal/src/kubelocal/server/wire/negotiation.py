@@ -1,7 +1,7 @@
 """Bodies in and out: JSON, YAML and protobuf requests; objects, Tables and metadata as answers.
 
-Which form an answer takes is stated by the Accept header (`;as=Table;v=v1;g=meta.k8s.io`), in order
-of the client's preference. Answers are JSON whatever else the client would also take.
+The Accept header states the form of an answer (`;as=Table;v=v1;g=meta.k8s.io`), in order of the
+client's preference. Answers are JSON whatever else the client would also accept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OpenAPI v3: the index and one document for each group and version.
 
 kubectl reads them for `explain`, and to learn whether it may leave validation to the server: a
-PATCH operation that names the kind and takes `fieldValidation` states it. The documents carry
+PATCH operation that names the kind and accepts `fieldValidation` states it. The documents carry
 schemas and those operations, nothing more. Source: documents of a 1.37 server.
 """
 

@@ -1,8 +1,8 @@
 """Watches over HTTP: each event is encoded once per form and written to all that watch it.
 
 A stream ends after `timeoutSeconds`, when the store closes it (too slow, server stops) or when the
-client goes; a client that does not even take the end is cut off a little later. Bookmarks come
-about once a minute and before the end, to clients that want them.
+client disconnects; a client that does not even read the end is cut off a little later. Bookmarks
+come about once a minute and before the end, to clients that want them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["stream"]
 
 BOOKMARK_INTERVAL: Final = 60 * SECOND
 LONGEST_WATCH_SECONDS: Final = 3_600
-# How long a stream that has been closed may take to write what is left.
+# Time limit for a stream that has been closed to write what is left.
 LAST_WORDS: Final = 5 * SECOND
 
 

@@ -94,7 +94,7 @@ def authority_in(folder: Path | None) -> Certified:
 def server_context(serving: Certified) -> ssl.SSLContext:
     """Return what a server listens with."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The interface of OpenSSL takes files only.
+    # The interface of OpenSSL accepts files only.
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(serving.key + serving.certificate)
         file.flush()

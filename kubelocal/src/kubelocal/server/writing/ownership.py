@@ -37,7 +37,7 @@ __all__ = [
 Fields = dict[str, Any]
 _SELF: Final = "."
 
-# Fields that nobody owns.
+# Fields without an owner.
 _STRIPPED: Final = frozenset(("f:apiVersion", "f:kind"))
 _STRIPPED_METADATA: Final = frozenset(
     f"f:{name}"

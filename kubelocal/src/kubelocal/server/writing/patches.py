@@ -45,7 +45,7 @@ def patched(
     """Return `current` patched, which itself is left as it is; the result may share its parts.
 
     Raises:
-        StatusError: 400 not a patch, 415 a type that the kind does not take, 422 the patch does
+        StatusError: 400 not a patch, 415 a type that the kind does not accept, 422 the patch does
             not apply.
     """
     if str(patch_type) not in accepted_types(kind):

@@ -30,7 +30,7 @@ def delete(
 ) -> dict[str, Any]:
     """Delete: the object as it is now if something keeps it, else a Status of success.
 
-    `asking`: the validating webhooks are asked; deletions by the server itself ask nobody.
+    `asking`: the validating webhooks are called; deletions by the server itself call none.
 
     Raises:
         StatusError: 403, 404 or 409.

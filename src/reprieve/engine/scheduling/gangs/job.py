@@ -155,8 +155,8 @@ class JobPreemption:
     their node. `lower`: pods of lower priority that lose their nomination to a victim's node.
     `gangs`: slots of those victims that are evicted together, by gang. `best`: the least costly
     victims were searched for, and exceed the least possible by `gap` per cent at most, None where
-    that is not known. Where it is not helpful, `allowed` is
-    how many pods could have been evicted, and `protected` how many more would have had to be.
+    that is not known. Where it is not helpful, `allowed` is how many pods could have been evicted,
+    and `protected` how many more would have had to be.
     """
 
     code: Code

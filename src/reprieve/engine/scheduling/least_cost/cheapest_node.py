@@ -4,8 +4,8 @@ On each node where the pod fits with all potential victims removed, the lowest p
 units have to be evicted is found, then the cheapest of these units by the resources that the pod
 requests, exactly. Of many nodes those are worked out whose victims are the least by
 kube-scheduler's rules. The best few are tried with all filters and the reprieve, with no other
-victims, and the cheapest of them and of the victims found before is used (`plan_cost`).
-Source: KEP-5710, "Future extensions"; specification 8.
+victims, and the cheapest of them and of the victims found before is used (`plan_cost`). Source:
+KEP-5710, "Future extensions"; specification 8.
 """
 
 from __future__ import annotations
