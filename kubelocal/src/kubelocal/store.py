@@ -10,7 +10,7 @@ client sees a write that a crash could undo; `get` and `range` are for the next 
 refuses is undone in memory too; when it was full, writes are accepted again as soon as there is
 space.
 
-History is kept per resource, bounded; who requests more gets `Compacted` (HTTP 410).
+History is kept per resource, bounded; a reader that requests more gets `Compacted` (HTTP 410).
 """
 
 from __future__ import annotations

@@ -28,8 +28,7 @@ class PreemptionNoticeSpec(msgspec.Struct, frozen=True, rename="camel", omit_def
     """The notice as it was given. Immutable.
 
     `subject`: the object that is evicted, or the group that is evicted as a whole, without a uid
-    then.
-    `preemptor`: as people of this namespace may know it. Instants are RFC 3339 in UTC.
+    then. `preemptor`: as people of this namespace may know it. Instants are RFC 3339 in UTC.
     """
 
     subject: ObjectRef

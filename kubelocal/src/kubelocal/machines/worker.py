@@ -31,7 +31,7 @@ class Machine(Protocol):
     name: str
 
     def concerns(self, change: Change, before: Object | None) -> Iterable[Hashable]:
-        """Return the keys that have to be looked at because of this change."""
+        """Return the keys that have to be processed because of this change."""
         ...
 
     async def reconcile(self, key: Any) -> int | None:
@@ -65,7 +65,7 @@ class Worker:
             _LOG.exception("%s: %s of %s", self.machine.name, change.type, change.resource)
 
     def mark(self, key: Hashable) -> None:
-        """Have this key looked at soon."""
+        """Have this key processed soon."""
         self._dirty[key] = None
         self._stirred.set()
 

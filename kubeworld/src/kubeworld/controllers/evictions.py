@@ -8,8 +8,8 @@
 3. Where no requester requests the eviction any more, the active responder is canceled.
 4. A pod that has ended or is deleted counts as evicted: an active responder that has not reported
    its end is interrupted, but for the one that calls the subresource.
-5. Who was never active stays inactive. An Eviction that has ended changes no more; a new request
-   needs another one.
+5. A responder that was never active stays inactive. An Eviction that has ended changes no more; a
+   new request needs another one.
 
 Pure. Source: KEP-4563 and the types of Kubernetes 1.37, which has no such controller yet.
 """

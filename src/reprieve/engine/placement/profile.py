@@ -186,11 +186,10 @@ class Policy:
     evicted first, then what loses least; `max_lost_work`: seconds that work without a checkpoint
     loses at most. `protection`: as victims pods and groups may have a priority of their own, None:
     none has. `non_uniform_groups`: pods of a group are evicted one by one down to its floor only,
-    and leaders with all.
-    `max_min_runtime`: seconds for which work that has just started may be no victim, at most; 0:
-    the minimum runtime that it states does not count. `choice`: how victims are chosen.
-    `fewest_devices`: of victims of the same priority those that hold the fewest devices, where
-    several planes decide.
+    and leaders with all. `max_min_runtime`: seconds for which work that has just started may be no
+    victim, at most; 0: the minimum runtime that it states does not count. `choice`: how victims are
+    chosen. `fewest_devices`: of victims of the same priority those that hold the fewest devices,
+    where several planes decide.
     """
 
     profiles: tuple[Profile, ...] = (Profile(),)

@@ -25,7 +25,7 @@ from reprieve.units.ids import Uid
 
 __all__ = ["MOST_AHEAD", "refusal"]
 
-#: How many units of higher priority are looked at.
+#: How many units of higher priority are examined.
 MOST_AHEAD: Final = 20
 _MOST_PREEMPTING: Final = 6  # different ones, with victims of theirs
 _TO_OTHERS: Final = "pending work of higher priority would use what is freed"

@@ -160,7 +160,7 @@ class _Search:
     _empty: Checkpoint | None = None
 
     def __post_init__(self) -> None:
-        """Find out who may be a victim."""
+        """Determine which units may be victims."""
         self.potential = self.units(_NOBODY)
 
     def units(self, spared: I64, more: frozenset[int] = NONE_WHOLE) -> Units:

@@ -2,8 +2,7 @@
 
 Idle units are named by the idle plane, oldest first. Some of them are assumed to be evicted, and
 victims are searched for by priority as always; a set counts where every unit of the demand gets its
-nodes.
-Of the sets that are tried, one is chosen:
+nodes. Of the sets that are tried, one is chosen:
 
 1. fewest devices, idle and by priority together;
 2. fewest devices by priority;

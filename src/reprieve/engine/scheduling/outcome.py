@@ -264,7 +264,8 @@ class Held:
 class Attempt:
     """The end of one scheduling cycle of a unit.
 
-    `code`: SUCCESS when at least the minimum is placed and `members` state who is bound where.
+    `code`: SUCCESS when at least the minimum is placed and `members` state which pod is bound
+    where.
     `status`: sentences of the group's (or a failing check's) status, in order; a plain pod's is its
     member's diagnosis. `plan`: set when victims are to be evicted. `parts`: of a tree all groups,
     composite ones too; `status` is then the root's. `spared`: units that might have been preempted

@@ -90,7 +90,8 @@ class Session:
     that should have ended by now; no work waits for them, and no plan counts on them again.
     `gangs`: groups of older front doors by the key of their unit; `jobs`: how they preempt. `now`:
     Unix seconds, for a policy that is `timed`. `scorers`: placement scorers of others, by name.
-    `preempt_pod`: preemption for a plain pod. `holds`: who is held from whom, and until when.
+    `preempt_pod`: preemption for a plain pod. `holds`: which work is held from which unit, and
+    until when.
     `waits`: units for which no work is evicted yet.
     """
 

@@ -2,9 +2,8 @@
 
 Counted are the pods that it has admitted and that have not ended, including those that are being
 deleted. The first resource that is short is the reason: pods, cpu, memory, then the others.
-Resources that the node does not have at all are not looked at, as a kubelet leaves extended
-resources of other nodes to those who offer them. Source: the kubelet's admission of pods and its
-texts.
+Resources that the node does not have at all are not checked, as a kubelet leaves extended resources
+of other nodes to those who offer them. Source: the kubelet's admission of pods and its texts.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ __all__ = ["AUDIENCE", "Access"]
 _POD_UID = "authentication.kubernetes.io/pod-uid"
 _POD_NAME = "authentication.kubernetes.io/pod-name"
 
-#: For whom tokens are made that name no audience: this server.
+#: The audience of tokens that name none: this server.
 AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 
 
@@ -74,7 +74,7 @@ class Access:
     def authenticate(
         self, authorization: str, impersonated: str = "", groups: Sequence[str] = ()
     ) -> User:
-        """Return the user of a request, or whom that user impersonates.
+        """Return the user of a request, or the user that it impersonates.
 
         Raises:
             StatusError: 401, a token that was not made here; 403, no right to impersonate that
@@ -95,7 +95,7 @@ class Access:
         return User.named(impersonated, tuple(groups) or None)
 
     def _owner(self, token: str) -> tuple[User, tuple[str, ...]]:
-        """Return whose token this is, and for whom it was made."""
+        """Return the user of this token, and its audiences."""
         name, _, signature = token.partition(".")
         good = hmac.compare_digest(self._signature(name).encode(), signature.encode())
         if not good or token in self._revoked:

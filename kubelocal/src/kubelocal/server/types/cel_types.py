@@ -4,8 +4,7 @@ The runtime of rules has no types, so a copy of each rule is compiled with them:
 fields that starts at `self` or `oldSelf` becomes a variable of the type at its end, as long as what
 it stands for, so that columns stay right. Objects, dates and numbers that need not be whole have no
 type there; what is wrong inside an object that a macro iterates over is found when there is a
-value.
-Source: the API's documentation of validation rules and their types.
+value. Source: the API's documentation of validation rules and their types.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ leaves (`plan_cost`). Then other victims are searched for (`least_costly`): node
 proposed together, members are placed there by all filters with exactly these victims removed, and
 the reprieve decides which of them stay all the same. The cheapest choice is used, so that it is
 never more than without the search. With budgets of mode `Require` a proposal that breaks one is no
-choice.
-Source: KEP-5710, "Future extensions"; specification of gang jobs, 7.4.
+choice. Source: KEP-5710, "Future extensions"; specification of gang jobs, 7.4.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class _LeastHarm:
     cost: I64 = field(init=False)  # (nodes,) what one pod more costs there, at most
     known: dict[int, _Leaving] = field(default_factory=dict)  # exactly, by node
     pods: dict[int, list[_Pod]] = field(default_factory=dict)  # that can return, by node
-    promising: Iterator[int] = field(init=False)  # to be looked at exactly
+    promising: Iterator[int] = field(init=False)  # to be examined exactly
     placed: int = -1  # pods that should be placed when the next one is queried
     asked: int = -1  # class that the costs are for
 
@@ -172,7 +172,7 @@ class _LeastHarm:
                 if unit >= self.units.singles:
                     self._leave_elsewhere(unit, node)
             self.short[:, node] -= self._freed(node, leaving)
-        # For one more, no less than this: it is looked at when nothing else costs less.
+        # For one more, no less than this: it is examined when nothing else costs less.
         room = bool((self.short[:, node] + self.need <= 0).all())
         pods = self.pods.get(node)
         self.cost[node] = 0 if room or not pods else pods[0][1]

@@ -79,7 +79,7 @@ def cover(instance: Instance, cells: int = CELLS) -> Cover | None:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What members on one node cost: (patterns,) each; `units`: who is evicted for them."""
+    """What members on one node cost: (patterns,) each; `units`: those evicted for them."""
 
     patterns: tuple[Pattern, ...]
     costs: I64

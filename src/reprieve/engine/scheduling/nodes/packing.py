@@ -52,7 +52,8 @@ class Needs:
     """What members request: classes of equal ones, and the resources that are checked.
 
     `classes`: by class one of its members; `of`: the class of each member; `amounts`: (classes,
-    columns) of the snapshot's `columns`. `plain`: nothing but resources depends on who is there.
+    columns) of the snapshot's `columns`. `plain`: nothing but resources depends on which pods are
+    there.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Places the queued pods of a unit one after the other, each seeing those before it.
 
-A pod is placed on its nominated node when that passes, else to the node with the best score, the
+A pod is placed on its nominated node when that passes, else on the node with the best score, the
 first by name among equals. A pod that does not fit does not end the loop by itself: the group's
 minimum does, once it can no longer be met. Source: specification 5.3, 8.7 and 17.1.
 """

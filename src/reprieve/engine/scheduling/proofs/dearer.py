@@ -76,7 +76,7 @@ def fits_below(
     """Return whether the members fit without pods of lower priorities than the victims' alone.
 
     `simulation`: all pods are there; it is of no further use. `slots`: of the victims. `evictable`:
-    (slots,) who may be a victim. `priority`: (slots,) by which victims are compared.
+    (slots,) which pods may be victims. `priority`: (slots,) by which victims are compared.
     """
     snapshot, policy = simulation.snapshot, simulation.policy
     lower = evictable & simulation.present & (priority < priority[slots].max())

@@ -1,8 +1,8 @@
-"""Whether a victim of a plan could stay: promise "Irreducible", checked of each plan.
+"""Whether a victim of a plan could stay: promise "Irreducible", checked before each plan runs.
 
 A victim could stay when, with it back on its node and all others removed, every member still passes
 all filters on its own node, in the order of placement, beside the members before it and the pods
-for whom the node is kept (specification 7.7, 8.4 and 8.7). What is evicted as one comes back as
+for which the node is kept (specification 7.7, 8.4 and 8.7). What is evicted as one comes back as
 one. Nothing of the search is used; budgets and the order of importance state which victim is tried
 first, and no pod that passes here may be a victim, whatever the order was.
 

@@ -29,8 +29,7 @@ def naive_cost(
     """Return what a plain plan costs, None where it finds none.
 
     `simulation`: all pods are there; it is left as it was. `allowed`: (slots,) pods that may be
-    evicted.
-    `weight`: (slots,) what each pod costs.
+    evicted. `weight`: (slots,) what each pod costs.
     """
     board = _Board(simulation, allowed, weight)
     need = [simulation.requests_of(each.pod_class) for each in members]

@@ -207,7 +207,7 @@ def _dearer(
 ) -> tuple[PlanFault, ...]:
     """Return what is wrong with victims that are stated to be the least costly ones.
 
-    `allowed`: (slots,) who may be a victim of an older gang, None for other preemptors.
+    `allowed`: (slots,) which pods may be victims of an older gang, None for other preemptors.
     """
     assert attempt.plan is not None
     slots = slots_of_plan(snapshot, attempt)
@@ -253,7 +253,7 @@ def _dearer(
 
 
 def _allowed(snapshot: Snapshot, attempt: Attempt, jobs: JobPolicy | None) -> Mask | None:
-    """Return who may be a victim of an older gang, (slots,); None where that is not known here.
+    """Return which pods an older gang may evict, (slots,); None where that is not known here.
 
     It is not where gangs are evicted as a whole, budgets may not be broken, or members have a node
     already.

@@ -56,8 +56,8 @@ class Entry:
     which the backoff ends; `pooled`: when it came into the pool of unschedulable and gated ones;
     `early`: when a hint last ended its backoff; `ticket` distinguishes the valid place in a heap
     from those left behind; `reminder`: when it is worth another try whatever happens
-    (`Queue.remind`);
-    `futile`: what it was rejected on, None where it is to be tried whatever stands (`Queue.note`).
+    (`Queue.remind`); `futile`: what it was rejected on, None where it is to be tried whatever
+    stands (`Queue.note`).
     """
 
     key: str

@@ -1,8 +1,9 @@
 """Where the queue's entries are, and how they move between the places.
 
-Active entries alternate (`queue_turns`), backoff is two heaps; gated and unschedulable entries are
-a pool, from which hints and time bring them back. An entry leaves its place by a new ticket, and
-what is left of it in a heap is skipped. A hint ends a group's backoff at most once a second.
+Active entries are tried in turns (`queue_turns`), backoff is two heaps; gated and unschedulable
+entries are a pool, from which hints and time bring them back. An entry leaves its place by a new
+ticket, and what is left of it in a heap is skipped. A hint ends a group's backoff at most once a
+second.
 Source: specification 22.
 """
 

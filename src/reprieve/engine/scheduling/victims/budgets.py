@@ -23,7 +23,7 @@ from reprieve.engine.selectors import selects
 __all__ = ["BudgetMatches", "budget_matches", "counted_units", "violating_pods"]
 
 _MOST_CELLS: Final = 1 << 22  # of a table of budgets and priorities
-_FEW_LEVELS: Final = 1 << 10  # of priorities, those that no unit has included
+_FEW_LEVELS: Final = 1 << 10  # of priorities, including those that no unit has
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,8 @@ Time counts from the last checkpoint that the pod or its PodGroup states, but no
 the pod's start; without one from the start, though never more than `maxLostWork`, so that stating
 nothing does not pay. A checkpoint in the future counts as none. Work that the idle plane knows to
 be idle loses nothing and is evicted first; what was measured more than three minutes ago is not
-known.
-Work that would get notice before its eviction counts as losing what it is expected to lose with
-notice, where that is less (`engine.notice.expected`).
+known. Work that would get notice before its eviction counts as losing what it is expected to lose
+with notice, where that is less (`engine.notice.expected`).
 Devices are the extended resources that a pod requests, and those of its claims; a claim of several
 pods counts for the one that has used it the longest, that of a group for its first pod. Source:
 KEP-5710, "Future extensions"; promise "Silence is not idleness" of the design.

@@ -1,9 +1,9 @@
 """Work that the governor of disruptions holds from one preemptor: no victim of that one for now.
 
-Whom it holds, until when and by which rule comes with the unit that is decided about, by uid. Pods
-that are evicted as one are held as one, until the last of them is not, and so is one of them that a
-user deletes: no unit may plan with its capacity alone. What is on its way out is not held, nor what
-is evicted as one and is being preempted.
+The held work, with the end and the rule of each hold, comes with the unit that is decided about, by
+uid. Pods that are evicted as one are held as one, until the last of them is not, and so is one of
+them that a user deletes: no unit may plan with its capacity alone. What is on its way out is not
+held, nor what is evicted as one and is being preempted.
 Source: specification of disruptions, section 4.
 """
 

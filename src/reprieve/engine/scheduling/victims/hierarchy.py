@@ -3,8 +3,7 @@
 The priority of a pod is that of its tree's root, or with `CompositePriority.NEAREST` that of its
 own group. Pods that are evicted together have the highest of their priorities, and a tree that
 needs capacity has the lowest of its waiting pods', so that it evicts no work that could evict one
-of them.
-Source: specification 4.3, 13 and 18; KEP-5710, "Pod Group priorities".
+of them. Source: specification 4.3, 13 and 18; KEP-5710, "Pod Group priorities".
 """
 
 from __future__ import annotations

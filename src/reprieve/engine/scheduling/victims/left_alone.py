@@ -71,7 +71,7 @@ class Allowed:
         self._until = protected_until(snapshot, policy, now)
 
     def anybody(self) -> Mask:
-        """Return who may be a victim of any unit: neither overdue nor protected."""
+        """Return which pods may be victims of any unit: neither overdue nor protected."""
         return self._evictable(self._until)
 
     def leave_alone(

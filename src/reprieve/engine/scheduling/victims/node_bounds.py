@@ -28,7 +28,7 @@ from reprieve.engine.scheduling.victims.hierarchy import effective_priority
 
 __all__ = ["NodeBounds", "bounds_of"]
 
-_SHARES: Final = (64, 16, 4)  # one part of so many of the pods is looked at in each wave
+_SHARES: Final = (64, 16, 4)  # one part of so many of the pods is examined in each wave
 _SAMPLE: Final = 4_096  # pods whose priorities decide where these parts end
 
 

@@ -2,8 +2,8 @@
 
 Victims may be evicted in steps: all of one priority, one unit after the other. The first steps that
 make enough capacity are found by halving, without any placement. What else filters request is not
-examined, so that the capacity that is found may still not suffice, while too little capacity never
-does.
+examined, so that nodes with enough capacity may still not fit the others, while nodes without it
+never do.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The placement does not change while units are reprieved, so that each filter of 
 down to a few numbers: capacity on the members' nodes, pairs that exclude each other, counts per
 domain. A tracker names the pods that concern it; all others are reprieved without a test. Filters
 whose answer cannot be derived from such numbers (required affinity, volume limits, simulated
-claims) are
-run as they are, by `Rerun`. Source: specification 7.7 and 16; the design's "Slack reprieve".
+claims) are run as they are, by `Rerun`. Source: specification 7.7 and 16; the design's "Slack
+reprieve".
 """
 
 from __future__ import annotations

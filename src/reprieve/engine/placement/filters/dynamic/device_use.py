@@ -142,7 +142,7 @@ class DeviceUse:
         return all(consumed.get(n, 0) + amount <= capacities[n].value for n, amount in amounts)
 
     def settled(self) -> DeviceUse:
-        """Return what is used now, without a look at what was used before."""
+        """Return what is used now, without a reference to what was used before."""
         before = self._before
         if before is None:
             return self
