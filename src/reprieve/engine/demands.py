@@ -2,14 +2,14 @@
 
 | plane of the plan | stages | quota | placement | victims free |
 | --- | --- | --- | --- | --- |
-| idle | idle, scheduling if it placed the pods | settled | by level | room, quota if queued |
-| idle, a mixture | idle, scheduling | settled | proven | room, quota if queued |
+| idle | idle, scheduling if it placed the pods | settled | by level | capacity, quota if queued |
+| idle, a mixture | idle, scheduling | settled | proven | capacity, quota if queued |
 | idle, for quota | idle, quota, scheduling if it runs | proven | proven if that runs | the same |
 | idle, for quota, a mixture | idle, quota, scheduling | proven | not proven | the same |
 | quota | quota, scheduling if it runs | proven | by level | quota and capacity |
-| scheduling | scheduling | settled | by level | room |
+| scheduling | scheduling | settled | by level | capacity |
 
-Both planes of a mixture take part, so that neither is rejected. By `Sum` neither half is proven.
+Both planes of a mixture participate, so neither is rejected. By `Sum` neither half is proven.
 The weaker half is the level of the proof. A former record of the same demand that is open, or that
 handed the demand over, stands before with its name: the records of one demand are one line. Pure,
 so that a decision that is made again from its stored input states the same.
@@ -41,19 +41,19 @@ class Half(StrEnum):
     """How far one half of a proof, quota or placement, is proven."""
 
     PROVEN = "Proven"
-    SETTLED = "Settled"  # nothing is asked of it
+    SETTLED = "Settled"  # it has nothing to prove
     UNPROVEN = "Unproven"
 
 
 class Rejection(StrEnum):
     """Why another plane evicts no workload for a demand."""
 
-    OWNED = "OwnedByAnother"  # it is not asked: another plane is the owner
+    OWNED = "OwnedByAnother"  # it is not queried: another plane is the owner
     NOT_ASKED = "NotAsked"  # the demand has not opted in, or there is no idle work
-    DECLINED = "Declined"  # it found nobody whose eviction helps
+    DECLINED = "Declined"  # it found no victim whose eviction helps
     UNANSWERED = "Unanswered"  # it has not answered in time
     FEWER = "FewerByPriority"  # fewer devices are evicted by priority than it would evict
-    IDLE_FIRST = "IdleFirst"  # idle work suffices, so that nobody goes by priority
+    IDLE_FIRST = "IdleFirst"  # idle work suffices, so no workload is evicted by priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class Beside:
     """What a plane knew beside its own input when it decided, where several planes decide.
 
     `planes`: all that decide in the process. `idle`: what the idle plane stated of the demand.
-    `placed`: the scheduling plane placed the demand's pods with the victims gone. `mixed`: idle
-    work and work of lower priority go together. `queued`: roots of victims that hold quota, by
-    uid. `former`: stages of former records of the demand. `depth` and `debt_of` of the chain of
-    displacements that the preemptor stands in. `priority`: that of the preemptor, where work of a
-    lower one could be evicted. `reclaims_any`: by the quota plane so could work of other
+    `placed`: the scheduling plane placed the demand's pods with the victims evicted. `mixed`: idle
+    work and work of lower priority are evicted together. `queued`: roots of victims that hold
+    quota, by uid. `former`: stages of former records of the demand. `depth` and `debt_of` of the
+    chain of displacements that the preemptor stands in. `priority`: that of the preemptor, where
+    work of a lower one could be evicted. `reclaims_any`: by the quota plane so could work of other
     ClusterQueues, whatever its priority.
     """
 
@@ -99,7 +99,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class JointRecord:
-    """What stands in a record beside the plan. `frees`: quota and room, parallel to its victims."""
+    """What a record has beside the plan. `frees`: quota and capacity, parallel to its victims."""
 
     stages: tuple[Stage, ...]
     rejected: tuple[Rejected, ...]

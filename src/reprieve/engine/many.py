@@ -1,6 +1,6 @@
 """Makes many frozen values at once, as decisions with tens of thousands of victims need.
 
-A frozen dataclass sets each field by `object.__setattr__`, which takes several times as long as all
+A frozen dataclass sets each field by `object.__setattr__`, which costs several times as long as all
 else about a value. Values with slots are filled column by column instead; they are the same values.
 """
 

@@ -11,8 +11,8 @@ evicts for it; the other planes answer that they do not.
 | its pods are pending, and another scheduler schedules them | idle |
 
 Where the scheduling plane is the owner, the idle plane searches first and the scheduling plane
-confirms what it found: idle work goes before busy work. Source: the design's "Where the planes
-meet".
+confirms what it found: idle work is evicted before busy work. Source: the design's "Where the
+planes meet".
 """
 
 from __future__ import annotations

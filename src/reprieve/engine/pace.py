@@ -1,9 +1,9 @@
 """What is decided about, and whether to continue: checked at steps where nothing is half changed.
 
-The engine has no clock. Who runs decisions may bring one, and end the decision about one that takes
-too long, or is not to be decided about for now. In the quota plane what is raised is that one's
-fault, and the others are decided about; in the idle plane, whose demands are decided on together,
-it ends the evaluation, and who runs it leaves that one out of the next.
+The engine has no clock. The caller of a decision may bring one, and end the decision about one that
+lasts too long, or is not to be decided about for now. In the quota plane what is raised is that
+one's fault, and the others are decided about; in the idle plane, whose demands are decided on
+together, it ends the evaluation, and the caller leaves that one out of the next.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Pace(Protocol):
         """Return when that may last longer.
 
         Raises:
-            Exception: it has taken too long.
+            Exception: it has lasted too long.
         """
         ...
 

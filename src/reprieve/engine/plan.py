@@ -38,9 +38,9 @@ class ProofLevel(StrEnum):
 class Proof:
     """Why the preemptor fits afterwards: need <= free + in_flight + freed for every resource name.
 
-    Amounts are counts per resource name. `free`: what of the need is met by room that nobody holds;
+    Amounts are counts per resource name. `free`: what of the need is met by unused capacity;
     empty where free capacity is not looked at. `compatible` states that the victim order of the
-    compatible system may have taken more than an irreducible set would need. `profile`: how the
+    compatible system may have chosen more than an irreducible set would need. `profile`: how the
     victims were chosen where that is not as the compatible system does. `gap`: per cent by which
     they may exceed the least possible, None where no bound is known.
     """
@@ -61,7 +61,7 @@ class Victim:
 
     `subject` is the object that carries the mark (a GpuWorkload), `root` the one that is evicted.
     `rule` names why this one was chosen; `reason` is the text for the compatible status field.
-    Victims of the same `unit` go together or not at all; it is empty for one that goes alone.
+    Victims of the same `unit` are evicted together or not at all; empty for one evicted alone.
     """
 
     subject: Reference

@@ -1,6 +1,6 @@
 """What a plane's proof finds against a plan, and the refusal to carry that plan out.
 
-Each plane has its own list of faults; how one is told is the same for all.
+Each plane has its own list of faults; all planes report them in the same form.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What requirements on labels, and tolerations of taints, mean: the only place that states it.
 
-Every plane asks here, so that a pod that one of them sends to a node is not refused there by
+Every plane uses this module, so that a pod that one of them sends to a node is not refused there by
 another, nor by kube-scheduler. Numbers are decimal digits with an optional sign, in 64 bits:
 `1_000`, which Python would read, is none. Source: the label selectors, node selectors and
 tolerations of the Kubernetes API; specification of the scheduling plane, 21.2, 21.3 and 21.7.

@@ -1,9 +1,9 @@
 """Values that are made by the hundred thousand: none is changed, and mypy sees to it.
 
 A frozen dataclass sets each of its fields by `object.__setattr__`, so that a row of thirty fields
-takes six microseconds to make, several times as long as all of it that is not that. A `value` is
-the same to whoever reads it, compares it, hashes it or calls `dataclasses.replace`, and to the type
-checker, which refuses to set a field of it; only the interpreter would let that happen.
+needs six microseconds to make, several times as long as all of it that is not that. A `value` is
+the same to every caller that reads it, compares it, hashes it or calls `dataclasses.replace`, and
+to the type checker, which refuses to set a field of it; only the interpreter would allow that.
 """
 
 from __future__ import annotations

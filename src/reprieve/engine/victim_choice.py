@@ -11,7 +11,7 @@ class VictimChoice(StrEnum):
     """A profile.
 
     `COMPATIBLE`: as the released programs do. `BEST`: the least costly victims that a search finds,
-    and in the scheduling plane nobody where a search finds capacity that is free.
+    and in the scheduling plane no victim where a search finds capacity that is free.
     """
 
     COMPATIBLE = "compatible"

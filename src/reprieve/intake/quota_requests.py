@@ -36,7 +36,7 @@ def amount_of(resource: str, quantity: str | int | float) -> int:
     try:
         return clamp(parse_milli(quantity) if resource == "cpu" else parse_quantity(quantity))
     except InvalidQuantity:
-        # More digits than any cluster has of anything: the API takes it, and means the largest.
+        # More digits than any cluster has of anything: the API accepts it, and means the largest.
         huge = _HUGE.fullmatch(str(quantity))
         if huge is None:
             raise

@@ -2,8 +2,8 @@
 
 A pending workload requests what its pods request, after the rules for requests; an admitted one
 holds what its admission records. A workload whose requests cannot be read has a row that states why
-(`invalid`), and is never considered. `PodSetRows` hands out one row for pod sets that say the same,
-found by their encoded form, since thousands of workloads are made from a few templates.
+(`invalid`), and is never considered. `PodSetRows` returns one row for pod sets with the same
+content, found by their encoded form, since thousands of workloads are made from a few templates.
 
 Source: specification of the quota plane, sections 1.3, 1.6 and 2.
 """
@@ -76,7 +76,7 @@ ON_HOLD: Final = "OnHold"
 LACKS_PODS: Final = "WaitingForReplacementPods"
 PRIORITY_BOOST: Final = "kueue.x-k8s.io/priority-boost"
 ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
-#: How long after a save the next one is stated, as a Go duration.
+#: The interval from a save to the next one, as a Go duration.
 CHECKPOINT_INTERVAL: Final = "reprieve.dev/checkpoint-interval"
 REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 
@@ -124,7 +124,7 @@ class PodSetRows:
         topology = pod_set.topology_request
         asked = pod_requests(spec, self.overheads.get(spec.runtime_class_name or ""))
         requests = self.rules.apply(asked)
-        # As in the reference, where no class is mapped nothing is asked of claims.
+        # As in the reference, where no class is mapped nothing is requested of claims.
         if self.rules.device_classes:
             devices = claimed_devices(pod_set, self.templates, self.rules.device_classes)
             for name, count in devices.items():
@@ -169,7 +169,7 @@ def workload_row(
         participant: its lineage.
         delay: nanoseconds for which it waits before it preempts.
         terms: of a notice that would change what it is expected to lose.
-        now: the instant at which that is asked.
+        now: the instant of the query.
     """
     metadata, spec, status = workload.metadata, workload.spec, workload.status
     annotations, namespace = metadata.annotations or {}, metadata.namespace

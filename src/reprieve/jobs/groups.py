@@ -5,13 +5,13 @@ member that fails or is deleted keeps its finalizer until another of its role is
 role stays when there are too many, first to last:
 
 1. pods with our finalizer
-2. pods that were let go already
-3. lower ordinals of a StatefulSet, so that those which it makes again take their places
+2. pods that were ungated already
+3. lower ordinals of a StatefulSet, so that those which it makes again replace them
 4. older ones
 5. the name
 
-Of those whose place has been taken the ones that were active last stay longest. What is done about
-a pod that is one too many follows from who would make it again: a controller would at once.
+Of those that were replaced the ones that were active last stay longest. What is done about a pod
+that exceeds the group's size follows from what would make it again: a controller would at once.
 
 Source: specification of the quota plane, section 10.4.
 """
@@ -46,7 +46,7 @@ class Excess(Enum):
     """What is done about a pod that is one too many in its group."""
 
     HOLD = auto()  # it stays gated: deleted, it would be made again
-    DELETE = auto()  # nobody makes it again, or what comes in its place is gated
+    DELETE = auto()  # no controller makes it again, or its replacement is gated
     LEAVE = auto()  # it was never gated, nor would the next one be
 
 
@@ -55,7 +55,7 @@ class Roster:
     """Members of a group beside the pod sets of its Workload.
 
     `absent` pods are missing, `excess` ones are too many, `replaced` ones have been made up for.
-    `fits`: every role that is kept has its pod set; a stranger that is held back while nobody is
+    `fits`: every role that is kept has its pod set; a stranger that is held back while no pod is
     missing is one too many.
     """
 

@@ -126,7 +126,7 @@ class PodSetSource(_Row, frozen=True):
         sidecars: containers that are added.
         flat: labels, annotations, node selector and tolerations stand beside `template`, in the
             object at this path.
-        asked: what the container asks for, below `flat`.
+        asked: what the container requests, below `flat`.
         index: label that numbers its pods, those of one replica where `replica` is given.
         replica: label that numbers the replicas, of which the first of `counts` states how many.
         shifted: holds where another pod has the number 0, so that these begin with 1.
@@ -174,8 +174,8 @@ class Components(_Row, frozen=True):
         each: path of the list of components.
         template: path of the wrapped object in one of them.
         declared: path of the list of its pod sets, each with `replicas` and the `path` of the
-            template in the component. Without one the wrapped object's own row tells.
-        injected: path of the list that takes what admission tells the pods.
+            template in the component. Without one the wrapped object's own row states it.
+        injected: path of the list for what admission injects into the pods.
     """
 
     each: str
@@ -203,7 +203,7 @@ class PassesOn(_Row, frozen=True):
     """How a kind has the pods that it makes gated: its templates state so.
 
     Attributes:
-        templates: paths of its pod templates; each is told who gates the pods.
+        templates: paths of its pod templates; each records who gates the pods.
         queue: whether they get the queue name and the class.
         managed: whether each pod is a workload of its own.
         serving: whether templates state that the group never ends.

@@ -43,7 +43,7 @@ def pass_on(
 def shift_numbers(kind: JobKind, job: Json) -> None:
     """Write into templates that the numbers of their pods begin with 1, where they do.
 
-    Not where both pod sets are placed together: then the smaller one tells where they begin.
+    Not where both pod sets are placed together: then the smaller one determines where they begin.
     """
     for source in kind.pod_sets:
         template = first(job, source.template)

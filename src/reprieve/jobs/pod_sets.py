@@ -1,8 +1,8 @@
 """The pods that an object describes, by its row of the table.
 
-Templates are read where they stand, so that what admission tells the pods can be written there. A
-kind that wraps others is described by their rows, one with a runtime by the JobSet that would come
-of it. Source: specification of the quota plane, section 10.2.
+Templates are read where they stand, so that what admission injects into the pods can be written
+there. A kind that wraps others is described by their rows, one with a runtime by the JobSet that
+would come of it. Source: specification of the quota plane, section 10.2.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def pod_sets_of(kind: JobKind, job: Json) -> list[Json]:
     """Return the pod sets of the Workload that a job should have, as JSON of their own.
 
     Of a job that has more than a Workload may have they are one too many, which the API server
-    refuses: a tenant can say of one template a thousand times that it is a pod set.
+    refuses: a tenant can list one template a thousand times as a pod set.
     """
     return [_pod_set(kind, found) for found in found_pod_sets(kind, job)[: _MOST + 1]]
 

@@ -194,7 +194,7 @@ def gated(
 ) -> Json:
     """Return the pod as it is held back at its creation.
 
-    Its number in its group is taken over from the label that an annotation names.
+    Its number in its group is copied from the label that an annotation names.
 
     Args:
         pod: as it was sent.

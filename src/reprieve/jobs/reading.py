@@ -83,7 +83,7 @@ def reclaimable(
 ) -> list[tuple[str, int]]:
     """Return how many pods of each pod set will not be started any more, where there are some.
 
-    Kinds whose pods run up to `parallelism` at a time need fewer at the end; others tell how many
+    Kinds whose pods run up to `parallelism` at a time need fewer at the end; others state how many
     replicas have succeeded.
 
     Args:

@@ -187,7 +187,7 @@ def _ray(at: str, *more: Sidecar) -> list[PodSetSource]:
         resources=f"{at}.autoscalerOptions.resources",
         requests={"cpu": "500m", "memory": "512Mi"},
     )
-    # Once the cluster is gone, a pod like the head's cleans up the Redis that it kept its state in.
+    # Once the cluster is deleted, a pod like the head's cleans up the Redis that held its state.
     options = f"{at}.gcsFaultToleranceOptions"
     annotated = Test(field="metadata.annotations.ray.io/ft-enabled", values=["true"])
     cleanups = [

@@ -1,10 +1,10 @@
 """What starting and stopping change in a job: the suspend field, and what its pods get.
 
 What admission injects: node labels and tolerations of the flavors, what checks requested, and a
-lower count. Stopping puts labels, annotations, node selector, tolerations and gates back as the
-Workload has them. Where the pods are told depends on the kind: in the template, beside it, in a
-list of the component that wraps it, or in a patch of the runtime. All functions return a changed
-copy. Source: specification of the quota plane, sections 10.1 to 10.3.
+lower count. Stopping restores labels, annotations, node selector, tolerations and gates as the
+Workload has them. Where the pods get it depends on the kind: in the template, beside it, in a list
+of the component that wraps it, or in a patch of the runtime. All functions return a changed copy.
+Source: specification of the quota plane, sections 10.1 to 10.3.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """A typed cache of one kind: slim records by uid, by name and by declared indexes.
 
-Wire structs come in, `convert` makes slim records of them (strings that repeat should go through
-`sys.intern`), and subscribers hear of every change as `(old, new)`.
+Wire structs come in, `convert` makes slim records of them (strings that repeat should be passed
+through `sys.intern`), and subscribers hear of every change as `(old, new)`.
 
 What is trusted: the uid is the identity. An event older than what is held is dropped, so is any
 event about an object that was deleted. A new uid under a held name ends the old one, which is
 reported as its deletion first. A list replaces everything in one batch. An object that `convert`
 refuses is reported and leaves what is held of it as it was. A fault of ours about one object is
 logged and costs the others nothing: one in `convert` or an index counts as a refusal, after one in
-a subscriber the others are told all the same. Only a reflector feeds a cache (`remake` has a record
-state anew what follows from another kind): what
-this process wrote and has not seen yet belongs elsewhere. A list's wire structs are let go page by
-page, since 50,000 of them take several times the room of their records.
+a subscriber the others are notified all the same. Only a reflector feeds a cache (`remake` has a
+record state anew what follows from another kind): what this process wrote and has not seen yet
+belongs elsewhere. A list's wire structs are freed page by page, since 50,000 of them need several
+times the memory of their records.
 Source: the design's section "State that can be trusted".
 """
 
@@ -61,7 +61,7 @@ class Cache(Generic[W, R]):
     Args:
         convert: wire struct or dict to record; a `ValueError` refuses the object.
         indexes: name to the keys of a record under that index.
-        refused: told of objects that `convert` refuses.
+        refused: notified of objects that `convert` refuses.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Cache(Generic[W, R]):
     ) -> None:
         """Call `changed` for every change with (old, new) and `settled` once after each batch.
 
-        A batch is one event, or one whole list. Subscribers are told in the order in which they
-        came; what is held already is told to a new one at once as (None, record).
+        A batch is one event, or one whole list. Subscribers are notified in the order in which they
+        subscribed; what is held already is reported to a new one at once as (None, record).
         """
         reported, ended = self._changed, self._settled
 

@@ -1,9 +1,9 @@
 """Writes of objects: create, replace, patch, apply, delete, evict, bind, scale; reads as `reader`.
 
-Every method takes the `Resource` and, where it reads an answer, the type to decode it into. Bodies
-are dicts or Structs; `apiVersion` and `kind` are filled in where a dict leaves them out. All writes
-go through the priority gate and carry the field manager. A partial Struct must not be sent with
-`replace`, which would drop the fields it does not know.
+Every method accepts the `Resource` and, where it reads an answer, the type to decode it into.
+Bodies are dicts or Structs; `apiVersion` and `kind` are filled in where a dict leaves them out. All
+writes pass through the priority gate and carry the field manager. A partial Struct must not be sent
+with `replace`, which would drop the fields it does not know.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Client(OwnWriter):
         """Create an object; its namespace is the one in its metadata.
 
         Raises:
-            AlreadyExists: the name is taken.
+            AlreadyExists: an object with the name exists.
         """
         namespace = identity_of(obj).namespace
         call = Call.on("create", resource, namespace)
@@ -167,7 +167,7 @@ class Client(OwnWriter):
             type: what the answer is decoded into.
             patch_type: how the server reads the patch.
             subresource: such as `status`.
-            force: takes fields over from other managers; for `APPLY` only.
+            force: acquires fields from other managers; for `APPLY` only.
             retry: sending twice does no harm, so answers that do not come are retried.
         """
         call = Call.on("patch", resource, namespace, name, subresource)
@@ -240,7 +240,7 @@ class Client(OwnWriter):
         """Delete an object, under the preconditions that are given.
 
         Raises:
-            NotFound: it is gone.
+            NotFound: it does not exist.
             Conflict: it has another uid or resourceVersion.
         """
         body = delete_options(uid, resource_version, propagation, grace_seconds)
@@ -326,7 +326,7 @@ class Client(OwnWriter):
             The stored object, or None where `change` wanted nothing.
 
         Raises:
-            Conflict: at every attempt somebody else was faster.
+            Conflict: at every attempt another client was faster.
         """
 
         async def once() -> Json | None:

@@ -2,9 +2,9 @@
 
 aiohttp reuses the connection that has been idle for the longest time, and closes one that was idle
 for 15 s: while requests keep coming each has its turn, so that as many stay as were ever needed at
-one moment. Over TLS each takes 256 KiB for what is read from it, and what OpenSSL needs. One that
-has been open for longer than `_LONGEST` is therefore closed after the request for which it is
-taken, and another is made only if none is idle.
+one moment. Over TLS each uses 256 KiB for what is read from it, and what OpenSSL needs. One that
+has been open for longer than `_LONGEST` is therefore closed after the request for which it is used,
+and another is made only if none is idle.
 """
 
 from __future__ import annotations

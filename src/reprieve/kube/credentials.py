@@ -23,7 +23,7 @@ from reprieve.units.errors import UsageError
 
 __all__ = ["Connection", "CredentialsError", "context_names", "load_connection", "preload"]
 
-# Exec plugins and token files are asked again no more often than this.
+# Exec plugins and token files are queried again no more often than this.
 _HEADERS_KEPT: Final = 10 * SECOND
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -86,7 +86,7 @@ class Headers:
         if not rejected and self._fresh():
             return self._headers
         async with self._lock:
-            # Others may have asked while this call waited for the lock.
+            # Others may have looked it up while this call waited for the lock.
             if rejected or not self._fresh():
                 value = await asyncio.to_thread(self._look_up, rejected)
                 self._headers = {"Authorization": value} if value else {}

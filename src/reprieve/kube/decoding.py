@@ -1,12 +1,12 @@
 """From bytes to wire structs: objects, pages of lists, lines of watches.
 
 Decoders are built once per type; what is no type but a `Reading` reads the bytes of each object by
-itself. A line of a watch is read in one go, unless it is none that states
-what became of an object of a wire struct. A page is decoded in one go; only if that fails are its
-items decoded one by one, so that one object of unexpected shape, or nested too deeply, is skipped
-and reported and the others are not lost. That such an object is gone is told all the same. Where
-objects are let go one after the other, a page is decoded in parts: five hundred pods at once are
-read from memory that has to be fetched, few from what the processor has at hand.
+itself. A line of a watch is read in one pass, unless it is none that states what became of an
+object of a wire struct. A page is decoded in one pass; only if that fails are its items decoded one
+by one, so that one object of unexpected shape, or nested too deeply, is skipped and reported and
+the others are not lost. The deletion of such an object is reported all the same. Where objects are
+freed one after the other, a page is decoded in parts: five hundred pods at once are read from
+memory that has to be fetched, few from what the processor has at hand.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-# The decoder recurses, and an object may be nested more deeply than Python lets it.
+# The decoder recurses, and an object may be nested more deeply than Python allows.
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Skipped = Callable[[Undecodable], None]
 
@@ -159,10 +159,10 @@ def decode_page(
         body: the answer.
         kind: type of the items.
         call: for errors.
-        skipped: told of each item that cannot be decoded; None raises instead.
+        skipped: notified of each item that cannot be decoded; None raises instead.
 
     Raises:
-        Undecodable: not a list; or a bad item and nobody to tell.
+        Undecodable: not a list; or a bad item where `skipped` is None.
     """
     try:
         if isinstance(kind, Reading):
@@ -232,11 +232,11 @@ def decode_event(line: bytes, kind: Shape[T], call: Call | None = None) -> Watch
     """Return one event of a watch.
 
     Raises:
-        ApiError: the line is an ERROR event; the class tells which, such as `Expired`.
+        ApiError: the line is an ERROR event; the class states which, such as `Expired`.
         Undecodable: the line or its object is not what it should be.
     """
     if isinstance(kind, Reading) or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
-        # Another type of event, and what is to be told with its name, are read again.
+        # Another type of event, and what is to be reported with its name, are read again.
         with contextlib.suppress(*_UNREADABLE):
             return _change(line, kind)
     try:

@@ -2,9 +2,9 @@
 
 Owner references name a kind, requests need its plural and scope: the discovery documents of the
 group version state both. They are kept; a kind that is not in them is requested again, since CRDs
-come and go, but not more often than every ten seconds per group version.
+are added and removed, but not more often than every ten seconds per group version.
 
-Whoever writes an owner reference chooses its `apiVersion`. What the server does not serve is
+The author of an owner reference chooses its `apiVersion`. What the server does not serve is
 remembered for a few hundred group versions, the oldest forgotten first, and text that is no group
 version is not requested at all.
 """
@@ -60,7 +60,7 @@ class RestMapper:
     Args:
         client: for the API server.
         clock: for the age of what is known.
-        ask_again: nanoseconds before a group version is asked again for a kind that it lacks.
+        ask_again: nanoseconds before a group version is queried again for a kind that it lacks.
     """
 
     def __init__(self, client: Reader, clock: Clock, *, ask_again: int = _ASK_AGAIN) -> None:
@@ -91,7 +91,7 @@ class RestMapper:
         self._locks[api_version] = lock, waiting + 1
         try:
             async with lock:
-                # Others may have asked while this call waited for the lock.
+                # Others may have queried it while this call waited for the lock.
                 if self.cached(api_version, kind) is None and self._due(api_version):
                     self._learn(api_version, await self._ask(api_version))
         finally:

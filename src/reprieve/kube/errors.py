@@ -5,7 +5,7 @@ ClusterError
     ├── Unauthorized    401  the credentials are not accepted
     ├── Forbidden       403  RBAC or admission; `rule` is the RBAC rule that would allow it
     ├── NotFound        404  the object, or the whole kind, is not there
-    ├── AlreadyExists   409  create under a taken name
+    ├── AlreadyExists   409  create under a name in use
     ├── Conflict        409  stale resourceVersion, failed precondition, foreign field owner
     ├── Expired         410  the resourceVersion or continue token is too old: list again
     ├── Invalid         422  validation
@@ -85,7 +85,7 @@ class Call:
         return f" in namespace {self.namespace}" if self.namespace else ""
 
 
-#: What is stated of a refusal that says no more than its name.
+#: What is stated of a refusal that states no more than its name.
 REFUSED_CREDENTIALS: Final = (
     "the API server does not accept these credentials (Unauthorized): they have expired, were "
     "revoked, or were made for another audience"
@@ -223,7 +223,7 @@ def error_from(
     Args:
         code: the HTTP status, or the `code` of a Status that came inside a watch.
         status: the Status object as a mapping; empty where the body was none.
-        call: what was asked.
+        call: what was requested.
         retry_after: seconds from the `Retry-After` header.
     """
     reason = _text(status.get("reason"))

@@ -58,16 +58,16 @@ class LeaderElector:
 
     Args:
         client: for the API server.
-        clock: ages are taken on its monotonic time.
+        clock: ages are measured on its monotonic time.
         namespace: of the lease.
         name: of the lease.
         identity: of this process, never used by another one: host name and a random part.
         times: durations.
         jitter: spreads the attempts of several candidates; seeded in tests.
-        changed: told True when this process starts to lead, False when it ceases to.
-        report: told once of each distinct trouble with the lease.
-        published: told `held_until` and the epoch whenever they may have changed.
-        wanted: whether whoever leads is there to do so; else the lease is neither taken nor kept.
+        changed: notified with True when this process starts to lead, False when it ceases to.
+        report: called once for each distinct trouble with the lease.
+        published: called with `held_until` and the epoch whenever they may have changed.
+        wanted: whether a process is there to lead; else the lease is neither acquired nor kept.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class LeaderElector:
         self._report = report
         self._published = published
         self._wanted = wanted
-        self._noted: dict[str, str] = {}  # annotations that go with every write
+        self._noted: dict[str, str] = {}  # annotations of every write
         self._reported = ""
         self._held_until: Nanos | None = None
         self._observed: Json | None = None  # the lease as read or written last
@@ -250,7 +250,7 @@ class LeaderElector:
         return left if self.holder and left > 0 else self.times.longest_retry
 
     async def _create(self) -> bool:
-        # A lease that vanished must not make the epoch go backwards.
+        # A lease that vanished must not decrease the epoch.
         known = self._observed is not None
         spec = self._renewed_spec({}, self.epoch + 1 if known else 0)
         lease = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": spec}

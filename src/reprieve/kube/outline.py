@@ -1,6 +1,6 @@
 """The parts of JSON that is nested too deeply for a decoder that recurses.
 
-The API server stores custom resources with up to 10,000 levels where their schema lets anything in,
+The API server stores custom resources with up to 10,000 levels where their schema allows anything,
 the decoder stops at some 1,000: a list with one such object could not be read at all. Here a text
 is cut into the members of its outermost value, without recursion and in one pass over blocks of
 bytes, so that every other object of the list is decoded as ever and the one is named.

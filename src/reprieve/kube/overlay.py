@@ -1,7 +1,7 @@
 """What this process wrote and no watch has shown yet: it counts until that version comes.
 
 1. A write is newer than what the watch shows as long as its resourceVersion is.
-2. What the watch shows at that version or a later one takes its place, and so does a deletion.
+2. What the watch shows at that version or a later one replaces it, and so does a deletion.
 3. Of two answers the one of the later version counts, in whatever order they come.
 
 Versions of one kind are compared as integers (`kube.objects.version_number`). Source: the design's

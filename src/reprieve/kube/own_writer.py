@@ -1,7 +1,7 @@
 """What planes hold of the client: reads of every kind, and writes of Reprieve's own kinds.
 
 `Client` does what stands here, and may write every other kind, too; it is for `execution` alone. A
-plane that writes to somebody else's object by what it holds is an error of types.
+plane that writes to another component's object by what it holds is an error of types.
 """
 
 from __future__ import annotations

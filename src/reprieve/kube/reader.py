@@ -1,9 +1,9 @@
 """Reads of objects: get, list, watch.
 
-Every method takes the `Resource` and the type to decode the answer into: a msgspec Struct with the
-fields in use, or `dict`. Reads wait for no turn and need no fence, so a `Reader` is all that a part
-needs which only looks at the cluster. Lists are read in pages; a watch is one request, and resuming
-it is the `reflector`'s business.
+Every method accepts the `Resource` and the type to decode the answer into: a msgspec Struct with
+the fields in use, or `dict`. Reads wait for no turn and need no fence, so a `Reader` is all that a
+part needs which only looks at the cluster. Lists are read in pages; a watch is one request, and
+resuming it is the `reflector`'s business.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Reader:
             field_selector: as the API has it.
             resource_version: the list is not older than this; empty for the newest state.
             page_size: items in a page; 0 for everything at once.
-            skipped: told of items that cannot be decoded; None raises `Undecodable`.
+            skipped: called for items that cannot be decoded; None raises `Undecodable`.
             metadata_only: the server leaves out all but the metadata.
             together: at most so many items are decoded and yielded at once; 0 for whole pages.
 

@@ -8,7 +8,7 @@
    started refuses everything until it has read its roles. 404 (the kind is not served): likewise,
    slowly; what is held stays until the kind is back and listed again.
 5. Everything else: jittered exponential backoff, which starts over once a watch has delivered.
-6. A fault of ours about one event is logged, and the events after it are taken all the same; one
+6. A fault of ours about one event is logged, and the events after it are read all the same; one
    about a list is logged, and it is listed again.
 
 Source: client-go's Reflector; the design's section "State that can be trusted".
@@ -54,7 +54,7 @@ _BACKOFF_MOST: Final = 30 * SECOND
 _NOT_SERVED_PAUSE: Final = 5 * SECOND
 _WATCH_SECONDS: Final = (300, 600)
 _TURN: Final = 10 * MILLISECOND  # of work on one watch before others have their turn
-_TOGETHER: Final = 16  # objects of a list that are decoded and taken in at once
+_TOGETHER: Final = 16  # objects of a list that are decoded and handed over at once
 
 
 class Sink(Protocol[T_contra]):
@@ -95,15 +95,15 @@ class Reflector(Generic[T]):
         client: for the API server.
         resource: the kind.
         type: what objects are decoded into.
-        sink: told of every change.
+        sink: called for every change.
         clock: for pauses.
         jitter: spreads pauses and watch lengths; seeded in tests.
         namespace: empty for all.
         label_selector: as the API has it.
         field_selector: as the API has it.
-        report: told once of each distinct trouble, and of objects that cannot be decoded.
-        restarted: told why whenever listing or watching starts anew: `ended` (by the server, as
-            all watches are after a while), `expired` or the name of the error.
+        report: called once for each distinct trouble, and for objects that cannot be decoded.
+        restarted: called with the reason whenever listing or watching starts anew: `ended` (by the
+            server, as all watches are after a while), `expired` or the name of the error.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class Reflector(Generic[T]):
         except ServerError as error:
             if not not_older_than or not _too_large(error):
                 raise
-            # The server's storage went back in time (restored from a backup).
+            # The server's storage was restored to an earlier state (from a backup).
             return await self._pages("", page_size)
         return objects, version
 
@@ -239,7 +239,7 @@ class Reflector(Generic[T]):
                 # It was open for a while, although nothing happened.
                 self._failures = 0
         if not delivered and self._clock.monotonic() - start < SECOND:
-            # A server that ends watches at once would otherwise be asked without a pause.
+            # A server that ends watches at once would otherwise be queried without a pause.
             await self._clock.sleep(self._backoff())
         else:
             self._failures = 0

@@ -5,8 +5,8 @@
    have been carried out, so what is tried again reads first, or can be done twice.
 3. Again where another was faster: `Conflict` and, as far as the caller names them, `NotFound` and
    `AlreadyExists`. What is tried again reads and judges anew.
-4. The pause doubles from 0.2 s to 10 s, each time jittered by half; a server's Retry-After goes
-   before.
+4. The pause doubles from 0.2 s to 10 s, each time jittered by half; a server's Retry-After has
+   precedence.
 5. What is tried again as a whole is not tried again in its parts: within a call that another one
    tries again after a failure, that failure is raised at once. The outermost decides, since it
    alone knows what has to be read anew, and a server that answers nothing else gets `ATTEMPTS`
@@ -33,7 +33,7 @@ Failures = tuple[type[Exception], ...]
 ATTEMPTS: Final = 5
 #: What states that the API server is away.
 AWAY: Final = (ServerError, TooManyRequests, Unreachable)
-#: After these nobody knows what stands there now.
+#: After these it is unknown what is stored now.
 UNSETTLED: Final = (Conflict, *AWAY)
 
 _FIRST: Final = SECOND // 5
@@ -55,7 +55,7 @@ async def retried(
 
     Args:
         once: the call, with what it has to read before it.
-        pause: waits after that attempt, counted from 0, or for as long as the server has asked for
+        pause: waits after that attempt, counted from 0, or for as long as the server has requested
             (`Transport.pause`).
         again: failures after which it is tried again.
         attempts: at most; at least 1.
@@ -85,7 +85,7 @@ def says_nothing(failure: ApiError) -> bool:
     """Whether a failure is not about the object that was written, after all tries.
 
     A 500 that answers a write again and again, though the object could be read before each try, is
-    about that object: a webhook or a finalizer of somebody else has failed.
+    about that object: a webhook or a finalizer of another component has failed.
     """
     if not isinstance(failure, AWAY):
         return False

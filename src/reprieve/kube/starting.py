@@ -1,9 +1,9 @@
 """What a refusal is worth while an API server starts.
 
-An API server that has just started has not read its roles yet, and refuses everybody with 403 for
-some seconds. Whoever takes that for the last word gives victims up, and looks for others. So for
-`STARTS_WITHIN` after the API server had no answer, a refusal by an authorizer says that the server
-is away: it is a `ServerError`. What admission refuses is none of this.
+An API server that has just started has not read its roles yet, and refuses every client with 403
+for some seconds. A caller that treats that as final gives victims up, and looks for others. So for
+`STARTS_WITHIN` after the API server had no answer, a refusal by an authorizer states that the
+server is away: it is a `ServerError`. What admission refuses is none of this.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Requests to one API server: bytes in, bytes out.
 
 `Wire` is the interface of one method that carries a request; `HttpWire` does it over HTTP with
-aiohttp, tests put an in-process one in its place. `Transport` adds what every caller needs: errors
-as exceptions, and retries (`retry`). Retried are refused connections, timeouts, 429 and 5xx, and
-only for reads and where the caller asks for it: after a write without an answer nobody knows
-whether it happened. A 401 has the credentials loaded anew, once; a 403 is judged by `starting`.
+aiohttp, tests use an in-process one instead. `Transport` adds what every caller needs: errors as
+exceptions, and retries (`retry`). Retried are refused connections, timeouts, 429 and 5xx, and only
+for reads and where the caller requests it: after a write without an answer it is unknown whether it
+happened. A 401 has the credentials loaded anew, once; a 403 is judged by `starting`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["Answer", "HttpWire", "Request", "Transport", "Wire"]
 
 JSON: Final = "application/json"
 _READ: Final = 2**20
-#: What the request at hand asks before it is sent.
+#: What the request at hand checks before it is sent.
 _BEFORE_SEND: Final = ContextVar[Callable[[], None] | None]("before_send", default=None)
 
 
@@ -236,7 +236,7 @@ def _seconds(text: str | None) -> float | None:
 class _CheckedRequest(aiohttp.ClientRequest):
     """A request that checks once more whether it may be sent when its connection is there.
 
-    A connection may take long to come, the process may stand still meanwhile, and aiohttp sends
+    A connection may need long to open, the process may stand still meanwhile, and aiohttp sends
     again by itself where a connection that was kept open turns out to be closed.
     """
 
@@ -376,7 +376,7 @@ class _HttpAnswer:
             raise self._unreachable(cause) from cause
 
     def close(self) -> None:
-        # A finished response went back to the pool when it was read; others are cut off.
+        # A finished response returned to the pool when it was read; others are cut off.
         if not self._response.closed:
             connection = self._response.connection
             if connection is not None and connection.transport is not None:

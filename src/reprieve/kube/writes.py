@@ -1,10 +1,10 @@
 """The order in which writes leave this process: lease > intent > evict > status > event.
 
-A bounded number of writes is in flight. When all places are taken, the next free one goes to the
-waiting writer of the highest priority, among equals to the one that came first. One place is kept
-for leases alone, so that no pile of slow writes can make this process lose its lease. While
-anything else is on its way events go one at a time: what they cost the API server the others wait
-for.
+A bounded number of writes is in flight. When all places are in use, the next free one is given to
+the waiting writer of the highest priority, among equals to the one that came first. One place is
+kept for leases alone, so that no pile of slow writes can make this process lose its lease. While
+anything else is on its way events are sent one at a time: what they cost the API server the others
+wait for.
 Source: the design's section "Processes and time".
 """
 
@@ -42,7 +42,7 @@ class WriteGate:
             raise ValueError("a gate needs at least one place")
         self._places = places
         self._free = places
-        self._events = 0  # of the places that are taken
+        self._events = 0  # of the places that are in use
         self._lease_free = True
         self._passed = dict.fromkeys(Priority, 0)
         # All and only writers that wait, and cancelled ones not yet met: (priority, arrival, turn).
@@ -82,7 +82,7 @@ class WriteGate:
             return
         turn = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (priority, next(self._arrivals), turn))
-        # Places can be free beside waiters that were cancelled, or events that are held up.
+        # Places can be free beside writers that were cancelled, or events that are held up.
         self._admit()
         try:
             await turn

@@ -21,11 +21,11 @@ __all__ = [
 ]
 
 # Objects made, young collections and middle ones before the next older generation is walked. Young
-# ones find what decisions leave: the more seldom they come, the more memory goes up and down.
+# ones find what decisions leave: the more seldom they come, the more memory rises and falls.
 _THRESHOLDS: Final = (5_000, 10, 800)
 # Until the first lists are in: a page of five hundred pods alone is worth a collection otherwise,
-# and what it is read from goes by its count of references. What is left after a young collection
-# are records, which none of the older ones would find anything among.
+# and what it is read from is freed by its count of references. What is left after a young
+# collection are records, which none of the older ones would find anything among.
 _FIRST_LISTS: Final = (200_000, 1_000_000, 1_000_000)
 
 
@@ -48,7 +48,7 @@ def freeze_records() -> None:
     """Hide what exists now from the collector: it stays for the life of the process.
 
     Only the youngest of it are collected: to walk over all records of a large cluster once more
-    takes as long as to receive a third of them, and finds nothing.
+    costs as much time as to receive a third of them, and finds nothing.
     """
     gc.collect(0)
     gc.freeze()

@@ -1,10 +1,10 @@
 """The first process of a container, which outlives the operator so that its keeper can, too.
 
 The kernel ends every process of a container with its first one. Were that the operator, a crash
-would take the keeper of its lease with it, and the next leader would wait for the lease to run
-out. So the first process forks before it loads anything, and the operator is its child. The
-first process forwards signals, reaps whoever is left to it, and ends with the operator's exit code
-once the keeper has given the lease back.
+would end the keeper of its lease with it, and the next leader would wait for the lease to run out.
+So the first process forks before it loads anything, and the operator is its child. The first
+process forwards signals, reaps the processes left to it, and ends with the operator's exit code
+once the keeper has released the lease.
 """
 
 from __future__ import annotations

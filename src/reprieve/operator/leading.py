@@ -1,9 +1,9 @@
 """A turn of the process: a candidate, then the leader that runs the planes, until it is over.
 
 It is over at a signal, when what answers others has failed, when the lease is lost, or when a
-decision cannot be stopped. The planes end before the lease is released. Records are taken out of
-the collector's sight once all planes have read theirs, and before in a process that stands by,
-where a plane reads them to answer others. Source: the design's "Processes and time".
+decision cannot be stopped. The planes end before the lease is released. Records are hidden from the
+collector once all planes have read theirs, and before in a process that stands by, where a plane
+reads them to answer others. Source: the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["End", "end", "lead"]
 
 log: Final = logging.getLogger("reprieve")
 
-_STOP: Final = 3.0  # seconds that releasing the lease may take
+_STOP: Final = 3.0  # seconds within which the lease has to be released
 
 
 class End(Enum):

@@ -1,10 +1,11 @@
 """The process lease, kept by a process of its own, which no decision can hold up.
 
-A thread would do against Python code, which lets others run every few milliseconds, but not against
-C code that keeps the interpreter's lock (a regular expression, a plugin's extension): neither the
-event loop nor any thread runs then. So `LeaseKeeper.fork` makes a child before there are threads.
-The child runs the leader election over connections of its own and shares two numbers with the
-operator: `held_until`, counted from the start of the last renewal that succeeded, and the epoch.
+A thread would do against Python code, which yields to others every few milliseconds, but not
+against C code that keeps the interpreter's lock (a regular expression, a plugin's extension):
+neither the event loop nor any thread runs then. So `LeaseKeeper.fork` makes a child before there
+are threads. The child runs the leader election over connections of its own and shares two numbers
+with the operator: `held_until`, counted from the start of the last renewal that succeeded, and the
+epoch.
 
 Why the fence holds as before. Its check reads `held_until` from shared memory at each write, on
 the same monotonic clock (one for all processes of a machine). No other work leads before then,
@@ -16,14 +17,14 @@ runs out. Nor is it renewed for an operator that is no more:
    replica or a fresh start is better than one that hangs. For an operator that is stopped (SIGSTOP)
    nothing is renewed either, and it is not ended: it finds that it is deposed when it continues.
    Before it ends one the keeper writes into the lease what that was deciding (`suspects`), with one
-   more renewal: in a container the keeper is evicted with it.
+   more renewal: in a container the keeper ends with it.
 2. The lease is released when the operator's end of the link is closed: after its planes have
-   stopped, or when the system has taken its last thread, after which it can send nothing. What is
+   stopped, or when the system has ended its last thread, after which it can send nothing. What is
    on the way then is what a crash leaves on the way (recovery waits for it, `execution.recovery`).
    So the next leader need not wait for the lease to run out after a crash, unless keeper and
    operator died together.
-3. A keeper that has lost the lease takes it no more: the operator begins anew, with nothing of what
-   it believed, and so does its keeper.
+3. A keeper that has lost the lease acquires it no more: the operator begins anew, with nothing of
+   what it believed, and so does its keeper.
 
 Source: the design's "Processes and time" and "Intent log and executor".
 """
@@ -60,11 +61,11 @@ class LeaseKeeper:
 
     Attributes:
         identity: of this process on the lease.
-        changed: told True when this process starts to lead, False when it ceases to.
-        report: told a level of `logging` and what there is to say of the lease, in one line.
+        changed: called with True when this process starts to lead, False when it ceases to.
+        report: called with a level of `logging` and one line about the lease.
         accused: of what is to be written into the lease when it is released that deciding about it
             does not end.
-        suspects: what the lease says of earlier processes, once this one leads.
+        suspects: what the lease states of earlier processes, once this one leads.
     """
 
     def __init__(self, link: socket.socket, shared: Shared, child: int, clock: Clock) -> None:
@@ -163,7 +164,7 @@ class LeaseKeeper:
 
     def _follow_tenure(self) -> None:
         if not self._led and self.leading:
-            self._hear()  # what the keeper has stated before it took the lease
+            self._hear()  # what the keeper has stated before it acquired the lease
             self._led = True
             self._leading.set()
             self.changed(True)

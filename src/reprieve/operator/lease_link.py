@@ -1,8 +1,8 @@
 """What an operator and the keeper of its lease have in common: memory that both see, and a link.
 
-Over the link goes one line to the keeper, which lease it is to keep, and at the end whom the
-operator accuses; back go lines, each a level of `logging` and a text, or `SUSPECTS` and who is one.
-When an end of the link closes the process behind it is gone, or has let go.
+Over the link one line is sent to the keeper, which lease it is to keep, and at the end whom the
+operator accuses; lines return, each a level of `logging` and a text, or `SUSPECTS` and who is one.
+When an end of the link closes, the process behind it has ended, or has closed it.
 """
 
 from __future__ import annotations

@@ -221,7 +221,8 @@ async def _at_fault(keeping: Keeping) -> list[Accused]:
     """Return what the threads are at of which one keeps the interpreter's lock.
 
     That is the one that works on, if any does: all others request the lock now and then. Where none
-    does, it is asleep and cannot be told from the others. It may be none of a decision, too.
+    does, it is asleep and cannot be distinguished from the others. It may be none of a decision,
+    too.
     """
     noted = keeping.shared.noted()
     threads = {keeping.operator, *noted.values()}

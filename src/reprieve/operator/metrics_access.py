@@ -2,9 +2,9 @@
 
 A token is reviewed (TokenReview), then its user's right to `get` the path (SubjectAccessReview), as
 other components of Kubernetes do for their metrics. Answers are kept for a while, so that a scrape
-every few seconds costs the API server nothing: those that let in for longer, and of all only the
-last ones, since whoever reaches the port can invent tokens and paths. At most a few questions are
-asked at once; who has to wait for long is told that nobody knows.
+every few seconds costs the API server nothing: those that allow access for longer, and of all only
+the last ones, since any client of the port can invent tokens and paths. At most a few questions are
+in flight at once; a client that has to wait for long gets the answer that this is undecided.
 
 Source: the API's TokenReview and SubjectAccessReview; the threat model in `docs/security.md`.
 """
@@ -50,7 +50,7 @@ _LIFE: Final = {
 
 def metrics_protection(client: Client, clock: Clock) -> Protection:
     """Return what protects the telemetry of this process, with a certificate of its own making."""
-    # Here, since what makes certificates takes 8 MiB, and most operators have none made.
+    # Here, since what makes certificates uses 8 MiB, and most operators have none made.
     from reprieve.planes.quota.webhooks.certificates import load_chain, new_certificates
 
     names = (socket.gethostname()[:63] or "reprieve", "localhost", "127.0.0.1")

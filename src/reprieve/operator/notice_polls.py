@@ -2,8 +2,8 @@
 
 Thousands of polls are open at a time, and aiohttp holds some 8 KiB for each request that it has
 read. A request that is nothing but a poll in its usual form, and comes in one piece, is answered
-here; everything else goes to aiohttp, which keeps the connection from then on. What is answered is
-stated by the desk (`notice_server`) either way.
+here; everything else is passed to aiohttp, which keeps the connection from then on. What is
+answered is stated by the desk (`notice_server`) either way.
 """
 
 from __future__ import annotations

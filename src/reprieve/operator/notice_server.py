@@ -4,7 +4,7 @@
 |---|---|
 | `GET /v1/notice?wait=55` | 200 with the pod's notice as soon as there is one, 204 without one |
 | `POST /v1/notice/ID` | 200 with the notice after the pod's word about it |
-| `POST /v1/checkpoint` | 204: the pod saved so many seconds ago; 404 where that is not taken down |
+| `POST /v1/checkpoint` | 204: the pod saved so many seconds ago; 404 where that is not recorded |
 
 Refusals: 401 without a token of a pod (`pod_tokens`), 404 for a notice that is not of the pod's
 unit, 400 for what is no word and for `keep` where work may not be kept, 413 for a body above 4 KiB,
@@ -44,7 +44,7 @@ _MOST_BYTES: Final = 4096
 _MOST_CONNECTIONS: Final = 20_256  # 20,000 polls that wait, and others
 _MOST_REQUESTS: Final = 60  # of a pod in a minute
 _LONGEST_POLL: Final = 55
-_LONGEST: Final = 256  # letters of what is told to people
+_LONGEST: Final = 256  # letters of what is reported to people
 _BODY_S: Final = 5.0
 _RECORDED: Final = 2 * SECOND  # how long an answer waits until an extension is recorded
 _BEARER: Final = "Bearer "
@@ -78,7 +78,7 @@ class _Refused(Exception):
 class NoticeDesk:
     """Answers pods. `pod_of` returns the pod that a token is of, without a uid for none.
 
-    `checkpoints`: where ordinary saves are taken down, None where they are not.
+    `checkpoints`: where ordinary saves are recorded, None where they are not.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
 """Which pod calls: its projected service account token, reviewed for our audience (TokenReview).
 
 A token counts only with the audience `reprieve.dev` and the uid of a pod. Answers are kept for a
-while, and of those that let nobody in only a few, since whoever reaches the port can invent tokens.
-At most a few questions are asked of the API server at once; who has to wait for long is told that
-nobody knows. Source: the API's TokenReview; the threat model in `docs/security.md`.
+while, and of those that grant no access only a few, since any client of the port can invent tokens.
+At most a few questions to the API server are in flight at once; a client that has to wait for long
+gets the answer that its pod is unknown. Source: the API's TokenReview; the threat model in
+`docs/security.md`.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Order: settings, connection, operator namespace, planes, telemetry, process lease. A process that
 loses its lease begins anew (`End.ANEW`: the program is executed again under the same process id),
-so that whatever it still believed is gone; so does one with decisions that cannot be stopped.
+so that all it still believed is dropped; so does one with decisions that cannot be stopped.
 SIGTERM and SIGINT stop the planes, release the lease and end the process within five seconds. A dry
-run takes no lease at all. Only planes that run are loaded, since that is what a start takes longest
-for. Source: the design's "Processes and time".
+run acquires no lease at all. Only planes that run are loaded, since that is the slowest part of a
+start. Source: the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ async def _notice_desk(given: Surroundings) -> AsyncIterator[None]:
     if options.notice_port is None or options.dry_run or notices is None:
         yield
         return
-    # Here, since most operators answer nobody.
+    # Here, since most operators answer no pods.
     from reprieve.execution.accounts.reported_checkpoints import ReportedCheckpoints
     from reprieve.operator.notice_server import NoticeDesk, serve_notices
     from reprieve.operator.pod_tokens import PodTokens
@@ -447,5 +447,5 @@ async def _require_namespace(client: Client, namespace: str) -> None:
             "GPU_PREEMPTION_OPERATOR_NAMESPACE"
         ) from None
     except ApiError as failure:
-        # Without the right to read namespaces the lease will tell whether it is there.
+        # Without the right to read namespaces the lease will show whether it is there.
         log.warning("operator namespace %s: %s", namespace, failure)

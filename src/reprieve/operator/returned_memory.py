@@ -1,20 +1,21 @@
 """Memory that was freed returns to the machine, so that what a process holds is what it uses.
 
 The C library keeps what was freed between pieces that are in use, and a heap of its own for each of
-several threads: with lists, records and answers that come and go, and decisions in threads, a third
-of the heap came to be free and resident. There are two such heaps at most. Pieces of 256 KiB and
-more are no part of them, so that they go back when they are free: each connection has one, and
-small pieces settled in the places of those that were given up. Of itself the C library takes large
-pieces from the machine only until the first of them is free. A process that holds more than 160 MiB
-has them in its heaps again: its decisions need large arrays all the time (with each of them from
-the machine one among 20,000 nodes takes 84 ms instead of 44), and those places are little to it.
+several threads: with lists, records and answers that are made and freed, and decisions in threads,
+a third of the heap came to be free and resident. There are two such heaps at most. Pieces of 256
+KiB and more are no part of them, so that they are returned when they are free: each connection has
+one, and small pieces settled in the places of those that were given up. By default the C library
+maps large pieces from the machine only until the first of them is free. A process that holds more
+than 160 MiB has them in its heaps again: its decisions need large arrays all the time (with each of
+them from the machine one among 20,000 nodes needs 84 ms instead of 44), and those places are little
+to it.
 
-Once a minute the free pages of the heaps are given back, in a thread. Whoever wants memory of a
-heap waits for that, so that it comes as seldom as makes a thousandth of the time of it. That is the
-processor's time: by the clock it would take longest, and come most seldom, where other work of the
-machine has it wait, and there the most is free. All of this is of a process, so that the command
-does it and not the operator, which other programs run in their own. Where the C library is another
-one than glibc nothing of it is done.
+Once a minute the free pages of the heaps are given back, in a thread. A thread that wants memory of
+a heap waits for that, so that it comes as seldom as makes a thousandth of the time of it. That is
+the processor's time: by the clock it would last longest, and come most seldom, where other work of
+the machine makes it wait, and there the most is free. All of this is of a process, so that the
+command does it and not the operator, which other programs run in their own. Where the C library is
+another one than glibc nothing of it is done.
 
 Decisions leave objects that refer to each other, which only the collector finds. What a young
 collection meets in use counts as older from then on, and with the thresholds of `collector` older
@@ -73,7 +74,7 @@ def _set_options(*options: tuple[int, int]) -> None:
 class ReturnedMemory:
     """Gives back what is free; `run` does so once a minute. `collect`: finds more of that.
 
-    `spent`: the processor's time of the thread that asks, in nanoseconds.
+    `spent`: the processor's time of the calling thread, in nanoseconds.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
 """Displacements beside the input of a record, so that a restart knows whose work it was.
 
-A Preemption names objects by uid, and who is gone by then has no owner that could be asked. What
-the ledger had of the preemptor and of each victim therefore stands in `spec.input` as
+A Preemption names objects by uid, and an object that is deleted by then has no owner that could be
+read. What the ledger had of the preemptor and of each victim therefore stands in `spec.input` as
 `displacements`, by the uid of the victim. Records of earlier versions, and those of very many
-victims, have none: who is there still is asked, and who is not is a lineage of its own.
+victims, have none: an object that still exists is read, and one that does not is a lineage of its
+own.
 Source: specification of disruptions, section 3.
 """
 

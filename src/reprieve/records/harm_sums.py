@@ -38,7 +38,7 @@ __all__ = [
     "sums_text",
 ]
 
-#: On each part of the ledger; `MONTH` says of which month and year it is.
+#: On each part of the ledger; `MONTH` states of which month and year it is.
 HARM_LABEL: Final = "reprieve.dev/harm-ledger"
 MONTH: Final = "reprieve.dev/month"
 #: Parts of a month.

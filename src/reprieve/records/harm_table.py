@@ -21,7 +21,7 @@ from reprieve.engine.harm_budgets.sums import Amount, Key
 
 __all__ = ["NOBODY", "WINDOWS", "HarmRow", "as_csv", "as_open_metrics", "harm_rows"]
 
-#: How instants are put into windows.
+#: How instants are grouped into windows.
 WINDOWS: Final = {"hour": "%Y-%m-%dT%H:00Z", "day": "%Y-%m-%d", "month": "%Y-%m"}
 NOBODY: Final = "nobody"
 _SECONDS: Final = 3_600

@@ -1,8 +1,8 @@
 """Thousands of pods in a few lines: counted by node pool, namespace, group and what became of them.
 
-Up to `MOST_NAMED` are named one by one. A node pool is what the node's label says, by the labels of
-those who make pools; of several the first of `POOL_LABELS` counts. Pure: rows go in, lines come
-out.
+Up to `MOST_NAMED` are named one by one. A node pool is what the node's label states, by the labels
+of the tools that make pools; of several the first of `POOL_LABELS` counts. Pure: rows are the
+input, lines the output.
 """
 
 from __future__ import annotations

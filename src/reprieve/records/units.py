@@ -1,9 +1,9 @@
 """The units of a record, which are evicted only together, and what each of them lost.
 
-Of a unit that was told of its eviction and saved, what it lost is what it computed between its save
-and its eviction. That stands in the status of the record by victim (`lostAfterSave`); of all others
-`lostDeviceSeconds` of the first victim says it, as of the decision. Source: the contract of notices
-in `docs/notice-reference.md`.
+Of a unit that was notified of its eviction and saved, what it lost is what it computed between its
+save and its eviction. That stands in the status of the record by victim (`lostAfterSave`); of all
+others `lostDeviceSeconds` of the first victim states it, as of the decision. Source: the contract
+of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What became of each victim of a plan, in as few letters as thousands of them allow.
 
-The status of a plan in parts says it by numbers: for each state which victims, in the order of the
-plan, as ranges ("0-3998,4000"). Only some of those who were not evicted are listed with a message.
-Pure. Source: the design's "Intent log and executor".
+The status of a plan in parts states it by numbers: for each state which victims, in the order of
+the plan, as ranges ("0-3998,4000"). Only some of those who were not evicted are listed with a
+message. Pure. Source: the design's "Intent log and executor".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def numbers_by_state(victims: Sequence[Victim], states: Iterable[VictimStatus]) 
 def victim_states(preemption: Preemption) -> dict[str, VictimStatus]:
     """Return what became of each victim, as far as it is known, by the uid of its root.
 
-    Where the status states it by number alone it says no instant: it is that of the record's end.
+    Where the status states it by number alone it states no instant: it is that of the record's end.
     """
     victims, status = preemption.spec.victims, preemption.status
     found = {
@@ -38,7 +38,7 @@ def victim_states(preemption: Preemption) -> dict[str, VictimStatus]:
         )
         for state, ranges in status.numbers_by_state.items()
         for number in _numbers(ranges)
-        if number < len(victims)  # parts may be gone
+        if number < len(victims)  # parts may be absent
     }
     return found | {each.uid: each for each in status.victims}
 

@@ -21,7 +21,7 @@ The section `scheduling.gangs` of the `--config` file has what those arguments d
     protectedNamespaces: [NAME, ...]
     elasticQuotas: Labels | Min | Ignore  # which ElasticQuotas protect their pods by themselves
 
-In a ConfigMap all other plugins and settings are left to whoever reads them. Source: specification
+In a ConfigMap all other plugins and settings are left to their own readers. Source: specification
 of gang jobs, sections 1.4, 10 and 11.
 """
 

@@ -1,7 +1,7 @@
 """Reading a configuration document field by field, so that each refusal names its path.
 
-Every function takes the value and the path that the user knows it by, and raises `UsageError` with
-the path, the value and what is accepted.
+Every function accepts the value and the path that the user knows it by, and raises `UsageError`
+with the path, the value and what is accepted.
 """
 
 from __future__ import annotations

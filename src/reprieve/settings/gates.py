@@ -2,7 +2,8 @@
 
 The names are those of Kubernetes 1.37, and one is Koordinator's; GenericWorkload and
 TopologyAwareWorkloadScheduling, which the scheduling plane is made for, are on here and off there.
-A gate that is on by default goes off with the one that it needs; requesting it then is an error.
+A gate that is on by default is switched off with the one that it needs; requesting it then is an
+error.
 Source: specification of the scheduling plane, section 15; of gang jobs, 1.3.
 """
 

@@ -3,10 +3,10 @@
     governor:
       enforce: false            # or true, or all: whether repeated displacement protects, from whom
       repeated: 3               # so often within
-      repeatedWindow: 1h        # this time is told, and protected where that is enforced
+      repeatedWindow: 1h        # this time is reported, and protected where that is enforced
       loopLimit: 2              # a circle that turned so often within
       loopWindow: 1h            # this time is held; 0 holds none
-      emergencyPriority: 1000000000   # from which on no work is held; nobody without it
+      emergencyPriority: 1000000000   # from which on no work is held; without it none is exempt
 
 `quota.loopLimit` and `quota.loopWindow` count where this section states nothing of them. Source:
 specification of disruptions, section 4.

@@ -1,7 +1,7 @@
 """What an administrator allows of notices: the key `notice` of a plane's section.
 
     notice:
-      max: 0s                                # the longest notice; 0s: nobody is told
+      max: 0s                                # the longest notice; 0s: no notice is given
       extension: 2m                          # how much longer a speaker may make it, once
       patience: {default: 10m, emergency: 0s}  # how long a preemptor waits at most
 

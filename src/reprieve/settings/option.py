@@ -52,7 +52,7 @@ class Form(Enum):
 class Option:
     """A key of a section.
 
-    `default` is as people write it, and `""` for one that is off as long as nobody sets it.
+    `default` is as people write it, and `""` for one that is off as long as it is not set.
     `meaning` is Markdown, one sentence. `field`: the name under which `read` returns the value.
     `least` and `most`: bounds of a number; `shortest` and `longest`: of a duration. `recorded`:
     fields of the recorded policy that a candidate replaces with this key.

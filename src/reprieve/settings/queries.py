@@ -1,7 +1,7 @@
 """What a PromQL query of the configuration states about whose series it reads.
 
-A Prometheus server gives the series of everybody whose targets it scrapes. Its own labels `job` and
-`namespace` tell the targets apart, and a query that names neither for the exporters' metrics takes
+A Prometheus server gives the series of all targets that it scrapes. Its own labels `job` and
+`namespace` distinguish the targets, and a query that names neither for the exporters' metrics reads
 also what a tenant publishes under their names. Source: Prometheus' query language, selectors.
 """
 

@@ -6,11 +6,11 @@
       configurationMap: ""            # or a ConfigMap of the operator's namespace that has one
       webhooks:
         jobFailurePolicy: Ignore      # of kinds that are not our own
-        namespaceSelector: {...}      # where those are asked
+        namespaceSelector: {...}      # where those are called
         service: reprieve-webhook     # by which the API server finds them; without, and without
         url: ""                       # url, none are served: https://HOST:PORT of this process
         port: 9443
-        certificateFolder: ""         # files that somebody else keeps, such as cert-manager
+        certificateFolder: ""         # files that another tool keeps, such as cert-manager
         annotations: {}               # of the configurations, for its injector
         clientAuthority: ""           # file of authorities: reviews are for holders of their
         clientNames: []               # certificates alone, of these names where there are any
@@ -22,8 +22,8 @@ FairSharing` alone means both strategies in the usual order; beside a whole conf
 state the same. Annotations of a ClusterQueue, LocalQueue or WorkloadPriorityClass, as Go durations,
 protect workloads for that long after their reservation: `reprieve.dev/preempt-min-runtime` from
 preemption within their queue, `reprieve.dev/reclaim-min-runtime` from others; of several the
-longest holds. More than 168h counts as 168h, so that nobody is safe for ever; what is no duration
-protects nobody.
+longest holds. More than 168h counts as 168h, so that no workload is safe for ever; what is no
+duration protects none.
 
 Source: the quota plane's own options; specification of the quota plane, section 1.6.
 """
@@ -117,11 +117,11 @@ class QuotaSettings:
     `delay`: nanoseconds that a workload waits before it preempts. `victim_order`: the name of an
     installed order of victims, empty for none.
 
-    `webhook_selector` chooses the namespaces in which webhooks of jobs are asked, as JSON; None is
+    `webhook_selector` chooses the namespaces in which webhooks of jobs are called, as JSON; None is
     that of `configuration`. `serves_webhooks`: it was stated where they are found, by their Service
     or, outside of the cluster, at `webhook_url`. `job_kinds` are rows for the table of kinds,
-    undecoded. `notices`: what was said and changes nothing. `configuration_map` is the name of the
-    ConfigMap that the configuration is in, empty without.
+    undecoded. `notices`: what was stated and changes nothing. `configuration_map` is the name of
+    the ConfigMap that the configuration is in, empty without.
     """
 
     configuration: QuotaConfiguration = field(default_factory=quota_configuration)

@@ -1,7 +1,7 @@
 """What differs in two texts of Kueue's `Configuration`, and what of it is effective at once.
 
 Kueue itself reads its configuration at its start and never again. Here, what decisions are made by
-is taken over while the operator runs: `fairSharing`, `waitForPodsReady`, `resources`,
+is applied while the operator runs: `fairSharing`, `waitForPodsReady`, `resources`,
 `objectRetentionPolicies` and `integrations.labelKeysToCopy`. Which kinds and namespaces are
 watched, feature gates, webhooks and metrics are laid down when a process starts.
 

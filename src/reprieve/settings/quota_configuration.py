@@ -12,7 +12,7 @@ What the versions mean otherwise by the same key: in v1beta1 fair sharing is on 
 alone and waiting for ready pods too; in v1beta2 the key itself switches fair sharing on, and pods
 are always waited for. A key that no version has ends the start and is named by its path, all of
 them at once. Keys that concern the reference's process and not what it decides are accepted and
-told. Without a file v1beta2's defaults hold.
+reported. Without a file v1beta2's defaults hold.
 
 Source: specification of the quota plane, section 1.6.
 """

@@ -1,7 +1,7 @@
 """The sections of Kueue's `Configuration`, one function each; see `quota_configuration`.
 
 Every function adds what is wrong to `errors`, in the reference's words and with its path, and
-returns what is usable, so that a user is told of all mistakes at once.
+returns what is usable, so that all mistakes are reported to the user at once.
 
 Source: specification of the quota plane, section 1.6.
 """

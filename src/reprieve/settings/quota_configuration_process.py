@@ -1,7 +1,7 @@
 """What Kueue's `Configuration` states of the process: checked, reported, and mostly not needed.
 
 Keys of these sections that no version has are refused as all others are, and what they state has to
-be right, so that a file that the reference would not start with is not taken here either.
+be right, so that a file that the reference would not start with is not accepted here either.
 
 Source: specification of the quota plane, section 1.6.
 """

@@ -1,8 +1,8 @@
 """Feature gates of the quota plane, under the reference's names and with its defaults.
 
 Gates that change decisions, or what is stated of them, become `Gates` of the engine; the others are
-for whoever requests them by name. Gates of what is not here are accepted and change nothing. A gate
-that the reference does not have ends the start.
+for a user that requests them by name. Gates of what is not here are accepted and change nothing. A
+gate that the reference does not have ends the start.
 
 Source: specification of the quota plane, its first table, and sections 1.6 and 10.1.
 """

@@ -11,9 +11,9 @@
         pluginConfig: [...]               # scheduler_arguments
 
 Without profiles there are two, for `default-scheduler` and `reprieve-scheduler`. What concerns the
-process and not its decisions (leader election, client, profiling) is accepted and told; whatever
-else is not done here is refused by name. Source: the public documentation of the configuration;
-specification of the scheduling plane, 17.1 and 22.
+process and not its decisions (leader election, client, profiling) is accepted and reported;
+whatever else is not done here is refused by name. Source: the public documentation of the
+configuration; specification of the scheduling plane, 17.1 and 22.
 """
 
 from __future__ import annotations

@@ -56,10 +56,10 @@ class SchedulingSettings:
     """Policy of decisions, and what the plane around them needs.
 
     `victim_deadline`: nanoseconds past its grace period after which a victim that has not ended is
-    planned around. `max_grace`: nanoseconds; a victim with a longer grace period goes only where
-    no other work does, and is waited for as if it had this one; 0: without a bound. `wishes`: the
-    gates as somebody requested them, for whoever else has gates. `delay`: nanoseconds that a unit
-    waits before it preempts; None: also no class states it.
+    planned around. `max_grace`: nanoseconds; a victim with a longer grace period is evicted only
+    where no other work can be, and is waited for as if it had this one; 0: without a bound.
+    `wishes`: the gates as the user requested them, for other parts that have gates. `delay`:
+    nanoseconds that a unit waits before it preempts; None: also no class states it.
     """
 
     policy: Policy

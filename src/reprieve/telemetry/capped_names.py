@@ -1,6 +1,6 @@
 """Names of tenants' work as values of labels: none unless requested, and never more than so many.
 
-Whoever makes objects makes up their names, and a series once counted stays until the process ends.
+The creator of an object makes up its name, and a series once counted stays until the process ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Metrics with many series: a number for each, where the client library has several objects.
 
 With a thousand queues there are a hundred thousand series, and what the library keeps of one, with
-a lock of its own, takes more room than the queue. These are told, read and forgotten on the event
-loop alone. They claim no names: the reference has counters and gauges of the same name.
+a lock of its own, needs more memory than the queue. These are updated, read and forgotten on the
+event loop alone. They claim no names: the reference has counters and gauges of the same name.
 """
 
 from __future__ import annotations

@@ -3,14 +3,14 @@
 For the webhooks, the page and the telemetry alike. A connection is closed when
 
 1. as many are open already as the server's `Limits` state
-2. the handshake of TLS, or the head of a request once its first byte came, takes too long
+2. the handshake of TLS, or the head of a request once its first byte came, lasts too long
 3. its peer does not read an answer for too long
-4. nothing was asked on it for the idle time from the start: the API server opens connections that
-   it uses later, and does not ask again where the first request on one fails
+4. no request was sent on it for the idle time from the start: the API server opens connections
+   that it uses later, and does not try again where the first request on one fails
 
 For webhooks that is longer than the API server keeps an idle connection, so that it is the API
-server that closes. After an answer aiohttp takes the time. How long a body may take, and how large
-it may be, is for who reads it.
+server that closes. After an answer aiohttp measures it. How long a body may last, and how large
+it may be, is for its reader.
 
 Source: the threat model in `docs/security.md`.
 """
@@ -224,7 +224,7 @@ async def listening(
         connections: counts them.
         speaking: makes what speaks HTTP on a new one.
         host: None listens on all addresses.
-        port: 0 takes a free one.
+        port: 0 chooses a free one.
         context: of TLS, None without.
         called: the setting of the port.
 

@@ -1,8 +1,8 @@
 """The decision log, read again: what was stated of a unit up to an instant, and what was sampled.
 
 The rotated files before a log belong to it (`NAME.3` is older than `NAME.1`). A file is read line
-by line, and of what is asked about only the last words are kept, so that logs of any size are read
-in the room of a few lines. A line that was cut off by the end of a process is skipped and counted,
+by line, and of what is queried only the last words are kept, so that logs of any size are read in
+the memory of a few lines. A line that was cut off by the end of a process is skipped and counted,
 and so is one of more than 1 MiB, of which no more than that is ever in memory: the input of a
 sample has 512 KiB at most. Source: `decision_log` for the form of lines.
 """

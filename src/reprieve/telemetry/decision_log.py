@@ -12,8 +12,8 @@ waits no longer. `{"time": ..., "dropped": 3}` states how many lines are missing
 
 is a sample (`input_samples`): all that a decision was made on which refused the unit, in the form
 of a record's `spec.input` (`record`, `quota_record`, `scheduling_record`), to be decided again.
-Fields may come to lines, none goes or means something else. Lines are written beside the work
-(`line_writer`), and read again by `decision_history`. Source: the design's "Why work waits".
+Fields may be added to lines, none is removed or changes its meaning. Lines are written beside the
+work (`line_writer`), and read again by `decision_history`. Source: the design's "Why work waits".
 """
 
 from __future__ import annotations

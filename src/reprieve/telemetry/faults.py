@@ -1,6 +1,6 @@
 """Counts faults of ours: whatever is logged with a traceback, by the logger that states it.
 
-Every guard that goes past a fault logs it, so that one place counts them all.
+Every guard that continues after a fault logs it, so that one place counts them all.
 """
 
 from __future__ import annotations

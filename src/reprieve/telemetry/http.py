@@ -4,7 +4,7 @@ The two probes run the checks that the process gives and answer 200 or 503 with 
 check. A check that is not required is shown and does not fail the probe: an action that is off for
 want of a right leaves the operator ready. `/metrics` answers in the format that is requested, the
 exemplars being in OpenMetrics alone. With a `Protection` everything but the probes is for those
-whom it lets in, by their bearer token and over TLS.
+that it accepts, by their bearer token and over TLS.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which refusals have their whole input written to the decision log.
 
 One in two hundred of those that could have it, the first of them at once, and at most one a second
-over all planes. After a large one nothing is taken until its bytes are made up for, so that what is
+over all planes. After a large one none is made until its bytes are made up for, so that what is
 sampled adds at most a megabyte a minute. Source: the design's "Why work waits".
 """
 

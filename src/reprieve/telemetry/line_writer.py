@@ -1,8 +1,8 @@
 """Lines that are written beside the work: a bounded queue, a thread, and where the lines are sent.
 
-Whoever puts a line never waits. A line that finds the queue full, or that cannot be written, is
-lost and counted, and the file itself states how many are missing. The thread is a daemon, so that a
-reader who stopped reading standard output keeps no process from ending.
+The caller that adds a line never waits. A line that finds the queue full, or that cannot be
+written, is lost and counted, and the file itself states how many are missing. The thread is a
+daemon, so that a reader who stopped reading standard output keeps no process from ending.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LineWriter:
     Args:
         write: writes whole lines; it raises OSError where it cannot, and is called again later.
         missing: the line that states how many are missing before it.
-        lost: told of each loss: how many lines, and `full` (the queue was) or `unwritten`.
+        lost: called for each loss: how many lines, and `full` (the queue was) or `unwritten`.
         most: bytes that wait at most.
     """
 

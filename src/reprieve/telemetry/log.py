@@ -23,7 +23,7 @@ DETAIL: Final = 5
 _OWN: Final = frozenset(
     (*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message")
 )
-# Control characters and what some viewers take for the end of a line, as they are escaped.
+# Control characters and what some viewers treat as the end of a line, as they are escaped.
 _CONTROLS: Final = {
     code: json.dumps(chr(code))[1:-1] if code < 0x20 else f"\\u{code:04x}"
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -89,7 +89,7 @@ def start_logging(
 ) -> logging.Handler:
     """Send the records of `reprieve` and warnings of all others to `stream` (standard error).
 
-    `form`: `text` or `json`. Returns the handler, for whoever wants to take it off again.
+    `form`: `text` or `json`. Returns the handler, for a caller that wants to remove it again.
     """
     logging.addLevelName(DETAIL, "DETAIL")
     handler = logging.StreamHandler(stream or sys.stderr)
@@ -105,8 +105,8 @@ def start_logging(
 def _is_news(record: logging.LogRecord) -> bool:
     """Return whether a record states more than that the peer closed a connection of ours.
 
-    uvloop reports a fault when TLS has bytes left for a connection that is closed already. Whoever
-    waited for an answer on it has an error of its own.
+    uvloop reports a fault when TLS has bytes left for a connection that is closed already. A caller
+    that waited for an answer on it has an error of its own.
     """
     failure = record.exc_info[1] if record.exc_info else None
     closed = (

@@ -1,7 +1,7 @@
 """Every Prometheus metric of the operator: names, labels and meaning stand here and nowhere else.
 
-One `Metrics` is made for each process and handed to whoever counts; it has its own registry, so
-that several operators may live in one process (tests, `reprieve up`). Labels take only values from
+One `Metrics` is made for each process and handed to all that count; it has its own registry, so
+that several operators may live in one process (tests, `reprieve up`). Labels have only values from
 closed sets or configured names (sources, resources, queues), never what tenants call their work;
 where a name is requested (`--named-series`) so many have series of their own, and all others one
 together (`CappedNames`). Namespaces are the cluster's: of those the first thousand are named.
@@ -56,10 +56,10 @@ class Metrics:
 
     Decisions: `workloads` by phase; `idle_gpu_seconds`, GPUs of idle workloads times the time they
     were idle; `plans` by what became of them; `preemptions`, one for each victim;
-    `lost_device_seconds` of victims, by their rule; `declined`, evaluations that took nobody for a
-    demand, by reason; `evaluation_seconds`; `decisions_stopped`, those that took too long;
-    `unrecorded`, plans whose record could not be written; `preemption_gap`, how far victims of
-    profile best are from the least costly ones. `status_faults`, statuses that a fault
+    `lost_device_seconds` of victims, by their rule; `declined`, evaluations that evicted no
+    workload for a demand, by reason; `evaluation_seconds`; `decisions_stopped`, those that lasted
+    too long; `unrecorded`, plans whose record could not be written; `preemption_gap`, how far
+    victims of profile best are from the least costly ones. `status_faults`, statuses that a fault
     of ours delayed.
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`, `polling_interval`.
@@ -72,13 +72,13 @@ class Metrics:
     calls by which one could not be written; `lineage_displacements`, how often the lineage of
     each had been displaced within the window; `repeatedly_displaced`, lineages that are
     displaced again and again; `notifications`, messages to webhooks by what became of them.
-    `waiting_units`: pods and groups, or workloads, that wait, by the reason that is told
+    `waiting_units`: pods and groups, or workloads, that wait, by the reason that is reported
     (`show_waiting`).
     `decision_log_dropped`: lines of the decision log that are missing, by reason (`full`: too many
     waited to be written; `unwritten`: they could not be).
     Memory: `remembered_rows`, rows of the tables that continue growing until a bound (`remembers`).
-    Notice: `notices`, units that were told, by `end` (`saved`, `overdue`, `unheard`, `pardoned`),
-    `notice_seconds` for how long, `saved_device_seconds` what work was saved.
+    Notice: `notices`, units that were notified, by `end` (`saved`, `overdue`, `unheard`,
+    `pardoned`), `notice_seconds` for how long, `saved_device_seconds` what work was saved.
     Process: `leader` 0 or 1, `intents_open`, `intents_closed` by phase, `loop_lag_seconds`.
     """
 

@@ -1,9 +1,9 @@
 """The quota plane's metrics, with Kueue's names, labels and buckets.
 
-All but `kueue_build_info` carry `replica_role`; ours is always the leader's. What is counted goes
+All but `kueue_build_info` carry `replica_role`; ours is always the leader's. What is counted passes
 through one method for each thing that happens. Gauges are shown by owner, a queue or a cohort, all
-of them at once: what an owner does not show any more is gone, and so is everything of a queue that
-was deleted (`forget`). Series of LocalQueues exist unless they are switched off.
+of them at once: what an owner does not show any more is removed, and so is everything of a queue
+that was deleted (`forget`). Series of LocalQueues exist unless they are switched off.
 
 Source: specification of the quota plane, sections 1.6 and 9; the reference's list of metrics.
 """

@@ -1,10 +1,10 @@
 """A wall clock that a step of the machine's clock does not carry away.
 
 Ages are the difference of two instants, one of them often written by a process before this one, so
-that they go by wall time. When wall time moves by more than `_APART` against monotonic time, the
-clock goes on as before for `_LONGEST`; a step that is undone within that time has no effect on any
-age: no idle time, minimum runtime, TTL, hold or backoff. One that lasts longer is followed, since
-it is most often a clock that was wrong and has been put right. Slow corrections are always
+that they follow wall time. When wall time moves by more than `_APART` against monotonic time, the
+clock continues as before for `_LONGEST`; a step that is undone within that time has no effect on
+any age: no idle time, minimum runtime, TTL, hold or backoff. One that lasts longer is followed,
+since it is most often a clock that was wrong and has been corrected. Slow corrections are always
 followed.
 """
 

@@ -2,7 +2,7 @@
 
 A cause is found by the decision: with what it names changed, the engine decides otherwise. It
 stands in a diagnosis' values beside what its sentence needs. Without one, as where nothing was
-decided again, the reason's own sentence is told, which holds for all of its causes.
+decided again, the reason's own sentence is reported, which holds for all of its causes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Why no workload is preempted for a demand in the idle plane.
 
 Idle work that holds what a demand requests stays for one of three reasons that pass: it is within
-its grace period, it goes for another demand, or its metrics are too old. Which of them is in the
-way is found by deciding again as if they were not, the fewest at once first; if all of that would
-not let the demand fit, it would not help. `counted_reasons` answers for all demands of an
-evaluation at once, by sums alone, so that it costs no decision. Source: specification of the idle
-plane, sections 11, 14 and 17.
+its grace period, it is evicted for another demand, or its metrics are too old. Which of them is in
+the way is found by deciding again as if they were not, the fewest at once first; if the demand does
+not fit even without all of them, no change of them would help. `counted_reasons` answers for all
+demands of an evaluation at once, by sums alone, so that it costs no decision. Source: specification
+of the idle plane, sections 11, 14 and 17.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def diagnose_demand(
         key: `namespace/name` of the GpuWorkload.
         pods: its pods, for one that another member of its gang speaks for.
 
-    None: somebody does, or what it needs is free or on its way.
+    None: a workload is preempted for it, or what it needs is free or on its way.
     """
     demand = _demand(facts.snapshot, key, pods)
     kept = facts.kept
@@ -142,7 +142,7 @@ def diagnose_demand(
             return _passing(facts, demand, idle, kinds, found)
     alone = _tried(facts, demand, _KINDS, kept, alone=True)
     if _is_served(alone, demand):
-        # What it could have goes to older demands.
+        # The idle work that would suffice is evicted for older demands.
         return _passing(facts, demand, idle, frozenset((Reason.HELD_BY_CLAIM,)), found)
     last = next((each for each in alone.declined if each.subject == demand.ref), declined)
     return replace(found, reason=Reason.WOULD_NOT_HELP, deficit=_deficit(last))
@@ -217,7 +217,7 @@ def _by_sums(
     need = {name: count for name, count in demand.gpus.items() if count > 0}
     if not any(amounts[name] for amounts in sums.values() for name in need):
         return Reason.NOT_OPTED_IN if need.keys().isdisjoint(busy) else Reason.NOBODY_IDLE
-    # Of what is free, or on its way, the evaluation has taken account.
+    # The evaluation has already counted what is free or on its way.
     short = declined.amounts if declined.reason is outcome.Reason.SHORT else need
     for kinds in _SETS[1:]:
         amounts = [sums[kind] for kind in kinds if kind in sums]
@@ -335,7 +335,7 @@ def _idle_at(facts: IdleFacts, demand: Workload, declined: Iterable[Declined]) -
     """Return when enough of it will have been idle for long enough, if nothing else changes.
 
     None where that is further away than the instants that are tried. They are tried one after the
-    other: with more idle work an older demand may take what a younger one could have had.
+    other: with more idle work an older demand may use what a younger one could have had.
     """
     for end in sorted({each.until for each in declined if each.until is not None})[:_TRIES]:
         evaluation = _tried(facts, demand, (Reason.NOT_IDLE_YET,), facts.kept, end)

@@ -3,7 +3,8 @@
 What can be known without deciding is looked up (`standing`): its queue, itself, its checks, its
 pause, its place. For the rest the engine decides once more about the workload alone, on the state
 of now and from the first flavor (`quota_trial`). All reasons that hold are collected, and the first
-of the order of `reasons` is told. Source: specification of the quota plane, sections 4, 5, 8 and 9.
+of the order of `reasons` is reported. Source: specification of the quota plane, sections 4, 5, 8
+and 9.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _kept_for_heads(facts: QuotaFacts, trial: Trial) -> dict[str, str]:
 def reason_of(entry: Entry, holdings: Holdings) -> Reason | None:
     """Return why a head got no quota, as its cycle stated it; None where it got it.
 
-    It costs no search, so that it may be asked for each head of a cycle.
+    It costs no search, so it may be called for each head of a cycle.
     """
     workload = entry.workload
     if entry.outcome is Outcome.INADMISSIBLE:

@@ -3,7 +3,7 @@
 The first of these changes with which the search finds victims names the cause; those that the
 owner of the workload can make come before those of the queue:
 
-1. nobody is protected, and no loop is held: that ends by itself
+1. no workload is protected, and no loop is held: that ends by itself
 2. the highest priority that there is
 3. preemption while borrowing, by its own priority or else by the highest
 4. a policy that preempts in the queue, or in its cohort, or both, by its own priority or else by

@@ -4,7 +4,7 @@ One change at a time, the smallest kind first (`Change`): waiting, fewer pods, f
 one constraint less, a wider level of its topology, another flavor, another LocalQueue of the
 namespace, a higher priority class.
 Of a number the largest that helps is looked for by halves, of classes the lowest. Some twenty
-decisions at most are made, and a kind that takes many leaves some to those that follow; that none
+decisions at most are made, and a kind that needs many leaves some to the next kinds; that none
 was found is an answer.
 """
 

@@ -9,8 +9,8 @@ A holder stays by the first rule that applies:
 5. a minimum runtime that is not over
 6. a loop of displacements that is held
 7. fair shares
-8. the workload would borrow, and takes nothing from others then (`quota_causes`)
-9. it might go, and that would not be enough
+8. the workload would borrow, and may then preempt nothing from others (`quota_causes`)
+9. it may be preempted, but that would not be enough
 
 Source: specification of the quota plane, sections 3, 6.1 and 7.
 """
@@ -76,7 +76,7 @@ def held_by(
     Args:
         snapshot: the state.
         who: the workload that waits.
-        spared: whom it leaves alone, None where there cannot be anybody.
+        spared: which holders the workload may not preempt, None where there cannot be any.
         missing: the flavor-resources that do not suffice.
         cause: what keeps the search from finding victims.
         among: only these, whatever they hold; by default all that hold something of it.

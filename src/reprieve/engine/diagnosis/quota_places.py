@@ -29,7 +29,7 @@ class PlaceShortage:
 
     Attributes:
         values: what sentences need: `short`, and `wider` where a wider level has capacity.
-        holders: who holds places in the domain with the most room.
+        holders: the holders of places in the domain with the most capacity.
     """
 
     values: Mapping[str, str]
@@ -42,7 +42,7 @@ def place_shortage(trial: Trial, workload: Workload, *, empty: bool) -> PlaceSho
     Args:
         trial: the decision about the workload.
         workload: as it was decided about.
-        empty: whether all that topologies placed is taken as gone.
+        empty: whether everything that topologies placed counts as evicted.
     """
     snapshot = trial.snapshot
     queue = snapshot.configuration.cluster_queues[snapshot.tree.names[trial.queue]]

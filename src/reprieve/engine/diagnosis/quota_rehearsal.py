@@ -49,7 +49,7 @@ class Rehearsal:
         Args:
             workload: as it would be.
             at: when; now by default.
-            without_leaving: as if everybody who leaves already were gone; None where nobody does.
+            without_leaving: as if all that leave already had ended; None where no workload leaves.
         """
         local = self._facts.configuration.local_queues.get(workload.queue)
         if not self.left or local is None:

@@ -1,9 +1,9 @@
 """What a workload lacks of its quota, by pod set: pod sets get their flavors one after the other.
 
-A flavor is an alternative, so what is missing is told for each flavor that the pods of a set accept
-and that could ever have enough, the nearest first. What the sets before take is counted: each takes
-the first flavor with capacity for all of it, else the nearest. Source: specification of the quota
-plane, sections 3 and 5.1.
+A flavor is an alternative, so the shortage is reported for each flavor that the pods of a set
+accept and that could ever have enough, the nearest first. The usage of earlier sets is counted:
+each uses the first flavor with capacity for all of it, else the nearest. Source: specification of
+the quota plane, sections 3 and 5.1.
 """
 
 from __future__ import annotations

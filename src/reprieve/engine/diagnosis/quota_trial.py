@@ -1,7 +1,7 @@
 """One workload decided about once more by the engine: alone, now, from the first flavor.
 
-The snapshot is the holdings' own, so that who holds quota is never copied; nothing that is asked
-here changes a decision to come. Source: specification of the quota plane, sections 5 to 8.
+The snapshot is the holdings' own, so the holders of quota are never copied; no call in this module
+changes a later decision. Source: specification of the quota plane, sections 5 to 8.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def attempt(facts: QuotaFacts, workload: Workload, gone: Iterable[Holder] = ()) 
     Args:
         facts: the state.
         workload: as it is, or changed.
-        gone: who has left.
+        gone: the workloads that have left.
     """
     local = facts.configuration.local_queues.get(workload.queue)
     if local is None or local.cluster_queue not in facts.configuration.cluster_queues:
@@ -91,7 +91,7 @@ def attempt(facts: QuotaFacts, workload: Workload, gone: Iterable[Holder] = ()) 
 def severity(holdings: Holdings, workload: Workload, cluster_queue: str) -> NoFitReason:
     """Return why a workload would have no flavors without preemption, of its fewest pods.
 
-    Nothing is searched, so that it may be asked for each head of a cycle. A ClusterQueue that is
+    Nothing is searched, so it may be called for each head of a cycle. A ClusterQueue that is
     not there gives no reason.
     """
     queue = holdings.tree.queues.get(cluster_queue)

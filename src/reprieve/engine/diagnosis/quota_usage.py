@@ -1,8 +1,8 @@
 """How much of its quota a ClusterQueue uses, what it may still borrow, and what limits that.
 
-Told of the flavor with which least is missing: `team-b: 12 of 12 amd.com/gpu (mi300x) used
+The text names the flavor with the smallest shortage: `team-b: 12 of 12 amd.com/gpu (mi300x) used
 (nominal 8, borrowingLimit 4), asks 4; may borrow 0 more: borrowingLimit 4`. Amounts are those of
-the queue's own quota: what its cohort has left is told where that is the limit.
+the queue's own quota: what its cohort has left is stated where that is the limit.
 """
 
 from __future__ import annotations

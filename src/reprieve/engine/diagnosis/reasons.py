@@ -1,6 +1,6 @@
 """The closed list of reasons for which a unit waits, in the order in which they dominate.
 
-A unit can wait for several reasons at once; the one that is told is the first of this order:
+A unit can wait for several reasons at once; the one that is reported is the first of this order:
 permanent before temporary, one's own before others', the cheapest remedy first. A reason is a word
 of the interface: it stands in conditions, events, metrics, answers and the decision log. To add
 one: a member and its row here, and its words in `wording.diagnosis`.
@@ -60,7 +60,7 @@ class Trait(Flag):
     """What a reason states about what helps."""
 
     NONE = 0
-    LASTS = auto()  # it does not pass by itself: somebody has to change something
+    LASTS = auto()  # it does not pass by itself: a user has to change something
     NOT_ROOM = auto()  # also on an empty cluster the unit would wait for it
     FULL_NODES = auto()  # the nodes are full, and nothing is preempted
 

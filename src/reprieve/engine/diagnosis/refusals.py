@@ -46,7 +46,7 @@ class NodeRefusal:
         asks: what the pod requests of a resource, in base units.
         most: what the largest of these nodes has of it, in base units.
         largest: the name of that node.
-        room: how many of these nodes have room for the pod as they are.
+        room: how many of these nodes have capacity for the pod as they are.
         reason: the scheduler's own reason, where nothing better is known.
     """
 

@@ -1,7 +1,7 @@
 """Why a pod or a group waits in the scheduling plane: from its last attempt, or what gates it.
 
 What an attempt ended in holds the answer, so that this costs no decision and looks at no cluster;
-figures are added by `scheduling_figures`. Found are, and the first of their order is told
+figures are added by `scheduling_figures`. These reasons are found; the first in order is reported
 (`reasons.REASONS`):
 
 | what the attempt or the gate states | reason |
@@ -97,7 +97,7 @@ TOGETHER: Final = frozenset(
         Rejection.EXISTING_ANTI_AFFINITY,
     }
 )
-#: Rules that keep pods from being preempted, as they are counted and told.
+#: Rules that keep pods from being preempted, as they are counted and reported.
 PRIORITY: Final = "priority"
 PROTECTED: Final = "preemption priority class"
 RUNTIME: Final = "minimum runtime"
@@ -242,7 +242,7 @@ def _by_fit(
 ) -> Fit | None:
     """Find what the filters state; return the fit whose counts are reported.
 
-    A pod that no node accepts is told only where the group cannot do without it, and in no domain.
+    A pod that no node accepts is reported only where the group needs it, and in no domain.
     """
     failed = next((fit for fit in fits if fit.error), None)
     if failed is not None:

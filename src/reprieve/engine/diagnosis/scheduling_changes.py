@@ -145,7 +145,7 @@ def constraints_of(
 ) -> Iterator[Constraint]:
     """Yield what the unit's pods, all of one spec, and its group request besides amounts.
 
-    `imposed`: keys of node selectors that others set, so that nobody can leave them out.
+    `imposed`: keys of node selectors that others set, so that the user cannot leave them out.
     """
     index = snapshot.group_index.get(unit.group, -1)
     group = snapshot.group_rows[index] if index >= 0 else None

@@ -1,6 +1,6 @@
 """What a waiting pod or group lacks, who holds it, and which rules keep those from being preempted.
 
-Worked out when somebody asks, over the snapshot as it is. Amounts are of resources alone, on the
+Computed on request, over the snapshot as it is. Amounts are of resources alone, on the
 nodes that the pods accept; what ports, volumes, devices of claims and rules about pods that are
 together request is no amount.
 
@@ -64,7 +64,7 @@ def with_figures(
 ) -> Diagnosis:
     """Return the diagnosis with deficit, blockers and refused candidates.
 
-    Diagnoses of other reasons than room, and of units that are gone, come back as they are. `now`:
+    Diagnoses with reasons other than capacity, and of deleted units, are returned unchanged. `now`:
     Unix seconds.
     """
     queued = [snapshot.pending[uid] for uid in unit.pods if uid in snapshot.pending]
@@ -91,7 +91,7 @@ def with_figures(
         return replace(found, reason=Reason.NO_NODE_MATCHES, others=(), refused={}, **larger)
     deficit = {(lack.where, name): amount for name, amount in lack.amounts.items()}
     if found.reason is Reason.NO_NODE_MATCHES:
-        return replace(found, deficit=deficit)  # however empty: nobody there is in its way
+        return replace(found, deficit=deficit)  # even an empty node would not do: no pod blocks it
     priority = queued[0].row.priority if group is None else group.priority
     rules = _rules(snapshot, policy, priority, now)  # (slots,)
     columns = [snapshot.resources.index(name) for name in lack.amounts]
@@ -192,7 +192,7 @@ def _larger_than_cluster(
         if fits > most:
             most, place = fits, where
     if not 0 < most < minimum:
-        return None  # a pod that no node accepts is told as that
+        return None  # reported as a pod that no node accepts
     inside = dict(_domains(snapshot, group, accepting))[place]
     alone = each[inside].sum(axis=0)
     short = (alone < minimum) if (alone < minimum).any() else alone == alone.min()
@@ -228,7 +228,7 @@ def _named(snapshot: Snapshot, columns: I64, amounts: I64) -> dict[str, int]:
         for column, amount in zip(columns.tolist(), amounts.tolist(), strict=True)
         if amount > 0
     }
-    # That nodes have no more capacity for pods is told only where nothing else is missing.
+    # That nodes have no more capacity for pods is reported only where nothing else is missing.
     return {name: n for name, n in found.items() if name != PODS} or found
 
 
@@ -259,7 +259,7 @@ def _blockers(
         chosen = np.flatnonzero(largest >= least)
     else:
         chosen = np.arange(len(numbers))
-    # In a cluster of equal pods all of them hold as much as the last that is told.
+    # In a cluster of equal pods all of them hold as much as the last that is reported.
     keys = texts_at(snapshot.pod_keys, slots[first[chosen]].tolist())
     ordered = zip((-largest[chosen]).tolist(), keys, chosen.tolist(), strict=True)
     for *_, each in nsmallest(_MOST_BLOCKERS, ordered):

@@ -1,6 +1,6 @@
 """Changes with which a waiting pod or group would start, found by deciding again.
 
-The engine that decides is asked on changed input, at most `MOST_DECISIONS` times, each time about
+The engine that decides is called on changed input, at most `MOST_DECISIONS` times, each time about
 one change, and in the end about pairs of constraints. A unit starts that is placed, or for which
 others can become victims. In the order of what is tried, which is that of the answer:
 
@@ -11,7 +11,7 @@ others can become victims. In the order of what is tried, which is that of the a
 5. the next priority classes;
 6. two constraints less, where nothing else was found.
 
-Halving takes for granted that less is never harder. What is returned was decided so; that nothing
+Halving assumes that less is never harder. What is returned was decided so; that nothing
 is returned states that no such change was found.
 """
 
@@ -55,7 +55,7 @@ from reprieve.units.ids import Uid
 
 __all__ = ["MOST_DECISIONS", "Question", "fixes_for"]
 
-#: How often one answer may ask the engine.
+#: How often one answer may call the engine.
 MOST_DECISIONS: Final = 20
 _MOST_CLASSES: Final = 3
 _NOTHING_TRIED: Final = frozenset(
@@ -244,7 +244,7 @@ def _fewer_of(asking: _Asking, question: Question, name: str, amount: int) -> It
 def _first(size: int, victims: Callable[[int], int | None]) -> tuple[int, int | None]:
     """Return the first of these numbers for which there is an answer, and that.
 
-    The last is asked first: where it does not do, none does.
+    The last is tried first: where it does not suffice, none does.
     """
     low, high = 0, size - 1
     best = victims(high)

@@ -1,10 +1,10 @@
 """How often each lineage was displaced, in whatever order the rows come.
 
-For what tenants are told (TIMES), where neither circles nor weak links play a role: a lineage
-is called by its label, where it has one. Displacements of one instant count once, those by failures
-and drains not at all. Taking one in costs a look-up, whenever it happened. What is older than the
-window is forgotten as others come, and above a number of instants the oldest tenth, as the ledger
-has it. Source: specification of disruptions, sections 3, 4.2 and 6.
+Used for the counts reported to tenants (TIMES), where neither loops nor weak links play a role: a
+lineage is identified by its label, where it has one. Displacements of one instant count once, those
+by failures and drains not at all. Adding one costs a look-up, whenever it happened. What is older
+than the window is forgotten as others come, and above a number of instants the oldest tenth, as the
+ledger has it. Source: specification of disruptions, sections 3, 4.2 and 6.
 """
 
 from __future__ import annotations

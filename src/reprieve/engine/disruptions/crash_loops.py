@@ -1,6 +1,6 @@
 """Work that fails soon after its preemptions, again and again: a crash loop that evicts.
 
-A failure counts where its lineage had displaced somebody at most 5 minutes before, each
+A failure counts where its lineage had displaced another at most 5 minutes before, each
 displacement for one of them. Who was submitted again after a failure is of the same family, and so
 its failures are added up; work of the same template that runs beside it is not. What is known of a
 lineage's failures is those of the window.

@@ -2,7 +2,7 @@
 
 A hold lasts until the oldest of the last `limit` of those displacements is out of the window. When
 the same loop is found again within a window of the end of its last hold, it lasts for two windows
-from then, the next time for four, and so on up to a day, as far as the ledger goes back. What is
+from then, the next time for four, and so on up to a day, as far as the ledger reaches back. What is
 held does not happen, so a hold is never longer than it was stated to be.
 
 Source: specification of disruptions, section 4.1.
@@ -53,7 +53,7 @@ class Cycles:
     def observe(self, row: int, preemptor: int, victim: int) -> bool:
         """Search for loops that a row has closed, read with these families, if it counts.
 
-        Return whether there are any, by which somebody may be held now.
+        Return whether there are any, by which a lineage may be held now.
         """
         # One that this row closes continues from its victim, and comes this way for the nth time.
         if preemptor < 0 or not self._history.displaces(victim):

@@ -40,7 +40,7 @@ class Displacement:
 
     `uid`: of the displaced object. `number`: its place among the rows of one instant. `above`: by
     how much the preemptor's priority was higher. `cause`: a text that is another one when the
-    priority, weight or quota that let the two displace each other is another; empty where it is not
+    priority, weight or quota by which one can displace the other changed; empty where it is not
     known, which is as good as any.
     """
 

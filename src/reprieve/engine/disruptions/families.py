@@ -1,13 +1,13 @@
 """Families: which lineages are one, read in the order of time.
 
-The name of a family is that of its member that was told first. Lineages and participants are
-numbers of `Participants`. Who is away, and has nobody who came in its place, is for each weak link
-a list of lineages in the order of time, so that an operation costs what is older than it requests.
+The name of a family is that of its member that was read first. Lineages and participants are
+numbers of `Participants`. Lineages that are away without a successor are kept for each weak link in
+a list in the order of time, so that an operation costs what is older than it requests.
 
 Away is a pod of its own from when it was displaced, since it does not come back, and everything
 else once it was displaced (or failed) and has ended (`Families.ended`): what is there still comes
-back as itself. What bears a label that is known comes in the place of nobody else: the label says
-which work it is.
+back as itself. An object with a known label succeeds no other lineage: the label states which work
+it is.
 Source: specification of disruptions, section 1.
 """
 
@@ -52,7 +52,7 @@ class Families:
         self._previous = array("i")
         self._since = array("q")
         self._link = array("i")  # the weak link by which it is away
-        self._latest = array("i")  # the participant as which it took part last
+        self._latest = array("i")  # the participant as which it appeared last
         self._marks = bytearray()
         # By lineage, of some: when it ended last, and when it got what it wanted.
         self._ended: dict[int, Nanos] = {}

@@ -1,14 +1,14 @@
-"""The governor: which victims are held, from whom and until when. Every plane asks it first.
+"""The governor: which victims are held, from whom and until when. Every plane queries it first.
 
 1. **Cycle.** Of lineages that displaced each other in a circle `loop_limit` times within
-   `loop_window`, the displacements that `loops` chooses are held (`cycles` says for how long). Two
-   count anew when what let them displace each other was changed (`Displacement.cause`).
-2. **Repeated displacement.** A lineage displaced `repeated` times within `repeated_window` is told
-   as such. Where that is enforced it is protected for a quantum of running time,
+   `loop_window`, the displacements that `loops` chooses are held (`cycles` states how long). Two
+   count anew when what allowed them to displace each other was changed (`Displacement.cause`).
+2. **Repeated displacement.** A lineage displaced `repeated` times within `repeated_window` is
+   reported as such. Where that is enforced it is protected for a quantum of running time,
    max(2 min, its start cost) * 2^(n-1) and at most an hour, n being 1 at the first time that is
-   told: from preemptors that have no strictly higher priority, or from all.
+   reported: from preemptors that have no strictly higher priority, or from all.
 3. **Crash loops that evict.** A lineage that failed three times within `repeated_window`, each time
-   at most 5 minutes after it had displaced somebody (`crash_loops`), displaces no work until the
+   at most 5 minutes after it had displaced another (`crash_loops`), displaces no work until the
    window has passed.
 4. **Without gain.** Who displaced a lineage `loop_limit` times and has none of what it gained is
    held from it: it got nothing since, as others profit each time, or lost it again by being
@@ -20,12 +20,12 @@ A strictly higher priority is not held, but by 2, 3 and 4 where that protects fr
 kubelet does with containers that fail: it tries again after `SHORTEST_PAUSE`, twice that, and so
 on, at most `LONGEST_PAUSE`.
 
-Exempt are emergency priorities, and displacements by node failures and drains. What is asked for
+Exempt are emergency priorities, and displacements by node failures and drains. A request for
 one's own nominal quota waits at most an hour from when a rule began to hold. No work waits longer
-than until the instant that it was told: what is held does not happen, so nothing extends it.
+than until the instant reported for it: what is held does not happen, so nothing extends it.
 
-Pure, a fold over what is recorded: told the same again in any order it holds the same. A question
-costs a few look-ups. Where several threads ask, they give a `guard` that is held meanwhile.
+Pure, a fold over the records: given the same records in any order it holds the same. A query
+costs a few look-ups. Where several threads query it, they give a `guard` that is held meanwhile.
 Source: specification of disruptions, sections 4 and 5.
 """
 
@@ -98,14 +98,14 @@ class Governor:
     ) -> None:
         """`guard`: held during each call, which may be made in another one; `most`: rows."""
         self.guard = guard or nullcontext()
-        #: What harm budgets allow; planes ask and tell it beside the rules here, under the guard.
+        #: What harm budgets allow; planes query and notify it like the rules here, under the guard.
         self.harm = HarmAccounts(lambda: self.policy.emergency_priority)
         self._history = History(max(KEPT, policy.loop_window, policy.repeated_window), most)
         self._go_by(policy)
         self._admitted: dict[Lineage, Nanos] = {}
         self._most_admitted = _FORGET_AFTER
         self._crashes = CrashLoops(self._history)
-        # Families that held nobody at an instant, which time alone does not change.
+        # Families from which none was held at an instant, which time alone does not change.
         self._free: dict[int, Nanos] = {}
         self._stale = False
 
@@ -166,7 +166,7 @@ class Governor:
             )
             self._history.ran(participant.lineage, self._admitted[participant.lineage])
             if len(self._admitted) > self._most_admitted:
-                # What was displaced before is not asked about any more (`_without_gain`).
+                # Earlier displacements are not queried any more (`_without_gain`).
                 since = at - self.policy.loop_window
                 admitted = self._admitted.items()
                 self._admitted = {
@@ -225,9 +225,9 @@ class Governor:
         """Return by what those are known who could be held from a lineage, None: all of them.
 
         Lineages, labels and weak links: who has none of them in common with these is not held at
-        this instant, so that of many candidates few have to be asked about. `below`: whether any
+        this instant, so that only few of many candidates have to be queried. `below`: whether any
         of them may have a higher priority. Costs what the lineage did within the window, and
-        a look-up where nobody was held before and it had no part in a displacement since.
+        a look-up where none was held from it before and it had no part in a displacement since.
         """
         if self.policy.enforcement is not Enforcement.TOLD:
             return None if len(self._history.ledger) else _NO_NAMES
@@ -310,7 +310,7 @@ class Governor:
     def held(self, now: Nanos) -> dict[Families, tuple[Question, Hold]]:
         """Return who is held from whom of those who displaced each other often, by families.
 
-        With each goes its last displacement as a question.
+        Each comes with its last displacement as a question.
         """
         self._settle()
         return self._pairs.held(now, self._cycles.loops(now), self.hold)

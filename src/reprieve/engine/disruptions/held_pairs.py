@@ -1,10 +1,10 @@
 """Which pairs of families are held at an instant, for those who name them.
 
-Asked are the pairs of which one displaced the other `limit` times within the window, either of two
-since it may be the other one that is held, and those of loops, whose holds may last for longer than
-the window. A pair is asked about as it displaced the other last; it is forgotten when it is not
-held and the window has passed. A row that is taken in costs what happened to its victim within the
-window; all rows of the window are looked through only when all was taken in again.
+The pairs that are queried are those of which one displaced the other `limit` times within the
+window, either of two since it may be the other one that is held, and those of loops, whose holds
+may last for longer than the window. A pair is queried as it displaced the other last; it is
+forgotten when it is not held and the window has passed. Reading a row costs what happened to its
+victim within the window; all rows of the window are visited only when all were read again.
 Source: specification of disruptions, section 4.
 """
 

@@ -1,14 +1,14 @@
 """The ledger by lineages: what families did to each other, in the order of time.
 
-Rows are taken in one after the other, with the families as they were known at each; a row that
-comes out of order, or is taken back, has all taken in again before the next look. What was folded
-is therefore the same whatever the order in which it was told.
+Rows are read one after the other, with the families as they were known at each; after a row that
+comes out of order, or is removed, all are read again before the next look. What was folded
+is therefore the same in whatever order the rows arrived.
 
-Rows, lineages and families are numbers here (a family has that of the lineage that was told
-first, and `UNKNOWN` where nothing is known of it), which hold until all is taken in again. Looks at
+Rows, lineages and families are numbers here (a family has that of the lineage that was read
+first, and `UNKNOWN` where nothing is known of it), which hold until all is read again. Looks at
 one family cost the rows of that family; `edges` costs those of the window. Of rows that have left
-the ledger, and of who took part in them, is held what came since the last time that all was taken
-in: `worn` states when that is due again.
+the ledger, and of their lineages, the history keeps what came since the last time that all was
+read: `worn` states when that is due again.
 Source: specification of disruptions, sections 1 and 3.
 """
 
@@ -29,15 +29,15 @@ from reprieve.engine.disruptions.sides import Side
 
 __all__ = ["History"]
 
-#: Rows that were taken in beyond those of the ledger before all is taken in again: a part of them,
+#: Rows that were read beyond those of the ledger before all are read again: a part of them,
 #: and at least so many.
 _WORN_BY: Final = 4
 _LEAST_WORN: Final = 1_000
 
-#: Room for rows and lineages to come: a part of those that there are, and so many.
+#: Capacity for rows and lineages to come: a part of those that there are, and so many.
 _MORE: Final = 32
 
-#: What ended so long before the last row is told after a restart.
+#: What ended so long before the last row is reported after a restart.
 _REPORTED_LATE: Final = 10 * SECOND
 
 _CHOSEN: Final = 1
@@ -50,7 +50,7 @@ class History:
     def __init__(self, kept: int, most: int = MOST_ROWS) -> None:
         self.ledger = Ledger(kept, most)
         self.revision = 0
-        # Of lineages that took part: when the last object ended, when it got what it wanted, and
+        # Of lineages in rows: when the last object ended, when it got what it wanted, and
         # which of them failed.
         self._ended: dict[str, Nanos] = {}
         self._ran: dict[str, Nanos] = {}
@@ -64,7 +64,7 @@ class History:
         self._rows = self.ledger.columns
         self._participants = self._rows.participants
         self._families = Families(self._rows)
-        self._seen = array("i")  # participant by lineage, as it took part last
+        self._seen = array("i")  # participant by lineage, as it appeared last
         self._by_preemptor = Side(self._rows)
         self._by_victim = Side(self._rows)
         self._state = bytearray()  # by row
@@ -137,7 +137,7 @@ class History:
     def ended(self, name: str, at: Nanos) -> bool | None:
         """Record that the last object of a lineage is deleted, or has finished.
 
-        Return whether all has to be taken in again, since that comes late; None where the lineage
+        Return whether all has to be read again, since that comes late; None where the lineage
         is in no row.
         """
         lineage = self._participants.lineages.find(name)
@@ -174,8 +174,8 @@ class History:
     def observe_late(self, row: int) -> bool:
         """Read a row that belongs before others; return whether that can be done by itself.
 
-        It can where it is nobody's doing, and states nothing of which lineages are one: its place
-        among the rows of its victim is then all that depends on when it was told.
+        It can where it has no preemptor, and states nothing of which lineages are one: its place
+        among the rows of its victim is then all that depends on when it arrived.
         """
         self._reach()
         rows, participants = self._rows, self._participants
@@ -213,12 +213,12 @@ class History:
         lineage, merged = participants.lineage[number], participants.merged[number]
         self._seen[lineage] = number
         if merged < 0:
-            # A weak link puts what is new under the name of what was there: no row has to move.
+            # A weak link adds what is new under the existing name: no row has to move.
             return families.learn(number, at)
         before = families.of(participants[number]), families.wide(merged)
         now = families.learn(number, at)
         for name in before:
-            # One that could have come back as this participant may have gone later than this
+            # One that could have come back as this participant may have ended later than this
             # happened.
             if name not in (UNKNOWN, now) and families.wide(name) == now:
                 for side in (self._by_preemptor, self._by_victim):
@@ -443,7 +443,7 @@ class History:
     def _after(self, since: Nanos) -> list[int]:
         """Return the rows after an instant that count, in their order.
 
-        One that counts is never taken in late, so that their numbers are in order.
+        One that counts is never read late, so that their numbers are in order.
         """
         at, state, found = self._rows.at, self._state, []
         for row in range(len(state) - 1, -1, -1):
@@ -458,7 +458,7 @@ class History:
 
         Of two lineages the cause holds that they had last: what they did to each other before by
         another one is over. Families may have lineages in several places, each with its own cause.
-        Rows of unknown cause go with those around them.
+        Rows of unknown cause belong to those around them.
         """
         rows = self._rows
         current: dict[tuple[int, int], str] = {}

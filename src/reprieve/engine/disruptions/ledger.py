@@ -1,14 +1,14 @@
 """The ledger: who displaced whom, when, and what that cost.
 
 A row is one displaced unit. Rows come from Preemptions and Disruptions, at a restart all at once,
-and are kept for a day and up to a number; the oldest go first. The order in which they are told
-plays no role, and a row that is told twice is one. Nobody's work that another actor displaced is
-held against anybody: such rows have no preemptor, and count for the victim alone.
+and are kept for a day and up to a number; the oldest are removed first. The order in which they
+arrive plays no role, and a row that arrives twice is one. Work that another actor displaced is not
+held against any preemptor: such rows have none, and count for the victim alone.
 
 A ledger costs a row once (its number is inserted where it belongs, at the end as a rule), and rows
 of a window by bisection. Rows are columns (`rows`); what is returned of them is made when it is
-requested. Those that have gone from the ledger stay there until `tidy`, for whoever goes by their
-numbers. Time comes with the rows. Source: specification of disruptions, section 3.
+requested. Those that were removed from the ledger stay there until `tidy`, for callers that keep
+their numbers. Time comes with the rows. Source: specification of disruptions, section 3.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["KEPT", "MOST_ROWS", "Actor", "Displacement", "Exemption", "Ledger"]
 KEPT: Final = 24 * HOUR
 MOST_ROWS: Final = 100_000
 
-#: That part of its rows has to be gone before those that stay are copied.
+#: That part of its rows has to be removed before those that stay are copied.
 _PART_GONE: Final = 16
 
 _identity = attrgetter("identity")
@@ -71,7 +71,7 @@ class Ledger:
         """Read many rows at once."""
         columns, added, last = self.columns, array("I"), None
         known = set(map(columns.identity, self.order))
-        # What is told twice is side by side then; only rows of one instant need their identities.
+        # Duplicate rows are side by side then; only rows of one instant need their identities.
         for row in sorted(map(within, rows), key=_identity):
             if last is None or row.at != last.at or row.identity != last.identity:
                 if not known or row.identity not in known:

@@ -1,11 +1,11 @@
 """The columns of a ledger: its rows, and both their sides, by number.
 
-A row takes some 100 bytes here, a lineage some 40 beside its name, where objects would take
+A row uses some 100 bytes here, a lineage some 40 beside its name, where objects would use
 ten times as much. Participants are kept once for as long as a lineage is seen as it was; what rows
 have in common (actor, devices, priorities, cause) once for all of them. Rows stay where they are:
-in which order they belong, and which of them are gone, is known to the ledger, which copies those
-that stay (`only`) when that is worth while.
-Instants and amounts that 64 bits do not hold count as the last ones that they do (the year 2262).
+their order, and which of them are removed, is known to the ledger, which copies those that stay
+(`only`) when that is worth while. Instants and amounts that 64 bits do not hold count as the last
+ones that they do (the year 2262).
 """
 
 from __future__ import annotations

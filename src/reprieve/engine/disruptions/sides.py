@@ -2,7 +2,7 @@
 
 Rows of a lineage are linked from the last one back, so that those of a window are the first;
 lineages of a family are linked in a circle, so that two families become one by one exchange. Three
-numbers for each lineage and one for each row are all that this takes.
+numbers for each lineage and one for each row are all the memory that this needs.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A text is kept as its bytes in one piece with all others; of one that ends in a uid, as the API
 server writes them, 16 bytes stand for that. `Names` finds the number of a text as well, by a table
 with open addressing: of each text 4 bytes of its hash are kept, and the texts themselves are
-compared where those agree. A dictionary would take four times as much. What was looked up lately is
-known without either. Numbers go from 0 up, and nothing is taken out: who lets go copies what stays
-into another one (`copy`).
+compared where those agree. A dictionary would use four times as much. What was looked up lately is
+known without either. Numbers run from 0 up, and nothing is removed: to free texts, the caller
+copies those that stay into another one (`copy`).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Names:
         number = len(hashes)
         hashes.append(hashed)
         slots[place] = number + 1
-        # At most two thirds of the slots are taken.
+        # At most two thirds of the slots are used.
         if 3 * number > 2 * self._mask:
             self._slots = _placed(hashes, 2 * len(slots))
             self._mask = len(self._slots) - 1

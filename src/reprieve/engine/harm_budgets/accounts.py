@@ -1,12 +1,12 @@
 """The accounts of all harm budgets: what is used of each, and when it is free again.
 
-A candidate is held where an account that it falls into would exceed a limit with it. A plan takes
-from all budgets that match, or from none: `refusal` adds its units up, and names the first account
+A candidate is held where an account that it falls into would exceed a limit with it. A plan draws
+on all budgets that match, or on none: `refusal` adds its units up, and names the first account
 that they exceed together, with the units of the plan that still fit. Exempt are preemptors of an
 emergency priority, and those from a budget's `priority_from` on; what they displace counts.
 
-Who is held is told the instant at which enough has left the window. A unit that exceeds a limit by
-itself is asked about again after a window's length.
+For a held candidate the instant is reported at which enough has left the window. A unit that
+exceeds a limit by itself is queried again after a window's length.
 
 Pure: a fold over `Harm`, in any order. Callers hold the governor's guard (`Governor.harm`).
 """
@@ -68,7 +68,7 @@ class HarmAccounts:
     def __init__(self, emergency: Callable[[], int | None] = lambda: None) -> None:
         self.labels: Callable[[str], Mapping[str, str]] = lambda namespace: _NO_LABELS
         self.sums = HourlySums()
-        #: Told when budgets, or what they select, are other ones.
+        #: Notified when budgets, or what they select, are other ones.
         self.observers: list[Callable[[], None]] = []
         #: Who stores the displacements of a record, and whether one of them is stored.
         self.store: Callable[[str, Sequence[Harm]], None] = lambda record, harms: None
@@ -272,7 +272,7 @@ class HarmAccounts:
     def refusal(self, plan: Sequence[Harm], exempt: Container[str] = ()) -> Refusal | None:
         """Return which account the units of a plan exceed together; None where all fit in all.
 
-        `exempt`: budgets that let it pass.
+        `exempt`: budgets that do not apply to it.
         """
         asked: dict[Account, list[Harm]] = {}
         for harm in plan:

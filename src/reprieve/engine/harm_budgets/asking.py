@@ -34,7 +34,7 @@ Candidate = tuple[str, str, int | None]
 class Evaluated:
     """The roots of one evaluation; `lost` with each, once it was requested.
 
-    `doubtful`: those that have to be asked about, for these `rooms`.
+    `doubtful`: those that have to be checked one by one, for these `rooms`.
     """
 
     roots: Sequence[Reference]
@@ -67,7 +67,7 @@ class Asking:
             key: for whom plans are refused.
             asks: the preemptor; None for no work.
             now: the instant of the decision.
-            candidates: whoever might be chosen.
+            candidates: all that might be chosen.
             lost: the device seconds that a candidate loses, by uid.
             lineage: of a candidate, by uid.
         """

@@ -153,7 +153,7 @@ class HarmBudget:
     def account(self, side: HarmSide) -> str:
         """Return the name of the account of a side.
 
-        That of a lineage begins with its tenant, since anybody may name any owner.
+        That of a lineage begins with its tenant, since any user may name any owner.
         """
         if self.of_lineages:
             return f"{side.tenant}/{side.lineage}"

@@ -3,7 +3,7 @@
 A kind is a tenant and a priority: what budgets select by. Of each kind it is known when the work
 of its candidates began at the earliest and how many devices one of them has at most, so how much
 any of them may lose at an instant. While that fits into what its accounts have left (`rooms`),
-nobody of the kind is asked about. A decision looks again at the tenants alone whose candidates or
+no candidate of the kind is checked. A decision looks again at the tenants alone whose candidates or
 accounts have changed, and at all once time may have made one of them lose more than is left.
 """
 
@@ -149,7 +149,7 @@ class Doubts:
         self._rooms, self._kinds = rooms, kinds
         self._plane, self._asks = plane, asks
         self._version = -1
-        self._until = 0  # the second from which more may have to be asked about
+        self._until = 0  # the second from which more candidates may have to be checked
         self._found: dict[str, list[Kind]] = {}
 
     def at(self, now: Nanos) -> list[Kind]:

@@ -3,7 +3,7 @@
 A budget may do so for a bounded time, counted from when any budget first did: budgets that refuse
 one after the other do not add up. That is forgotten once the ClusterQueue was refused nothing for
 twice that time and an hour. What is known outlives a process:
-`rows` is stored, and `load` takes over what another process knew.
+`rows` is stored, and `load` restores what another process knew.
 """
 
 from __future__ import annotations

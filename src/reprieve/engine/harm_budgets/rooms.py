@@ -1,7 +1,7 @@
 """How much one more victim may lose for sure, by kind of victim, for one preemptor and plane.
 
-Asked once for all candidates that are alike for selectors, so that a decision with thousands of
-candidates and budgets asks about few. What is found holds until something is counted: as time
+Computed once for all candidates that are alike for selectors, so that a decision with thousands of
+candidates and budgets checks few. What is found holds until something is counted: as time
 passes it may be more, never less. What is counted in accounts of one tenant alone makes the others
 no different.
 
@@ -22,21 +22,21 @@ __all__ = ["EACH", "ENDLESS", "UNKNOWN", "Rooms"]
 
 #: No budget counts what such a victim loses.
 ENDLESS: Final = 2**62
-#: It has to be asked about each candidate, until an account is free again.
+#: Each candidate has to be checked, until an account is free again.
 UNKNOWN: Final = -1
-#: It has to be asked about each candidate, since candidates of a kind have several accounts.
+#: Each candidate has to be checked, since candidates of a kind have several accounts.
 EACH: Final = -2
 _MOST: Final = 50_000
 _NOT_YET: Final = Nanos(0)
 
 
 class Rooms(dict[object, int]):
-    """Device seconds by kind. Kinds are made by who asks, and compared by equality or identity."""
+    """Device seconds by kind. The caller makes the kinds, compared by equality or identity."""
 
     def __init__(self, find: Callable[[Harm], int]) -> None:
         self._find = find
         self._kinds: dict[str, list[object]] = {}  # by tenant
-        # Tenants whose kinds were forgotten since somebody asked; None for all.
+        # Tenants whose kinds were forgotten since the last query; None for all.
         self._forgotten: set[str] | None = None
         self._lasting: dict[Any, str] = {}
         self._outdated: set[str] = set()  # tenants of which candidates may fit no more

@@ -52,7 +52,7 @@ class Schedule:
         return (in_month or in_week) if self.either else (in_month and in_week)
 
 
-# Rows of a ledger are asked about again and again.
+# Rows of a ledger are queried again and again.
 @lru_cache(maxsize=65_536)
 def _last_start(schedule: Schedule, minute: int, within: int) -> Nanos | None:
     """Return the last start up to a minute since the epoch, no more than so many before it."""

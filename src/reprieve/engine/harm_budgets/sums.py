@@ -74,7 +74,7 @@ class HourlySums:
         self._rows: dict[Key, Amount] = {}
         self._lines: dict[tuple[int, str], Key] = {}  # by hour and lineage of the victim
         self._swept = 0
-        #: Whether rows were replaced by others since somebody cleared it.
+        #: Whether rows were replaced by others since a caller cleared it.
         self.made_coarser = False
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
 """Which demands, and which idle work, the idle plane queries the other planes about.
 
-After an evaluation the quota plane is asked which idle work holds the quota that its demands lack,
-and the scheduling plane which goes beside work of lower priority. An operator and a replay ask by
-the same rules. Source: the design's "Where the planes meet".
+After an evaluation the quota plane is queried which idle work holds the quota that its demands
+lack, and the scheduling plane which is evicted beside work of lower priority. An operator and a
+replay query them by the same rules. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "waits_for_quota",
 ]
 
-#: How many demands are asked about in one evaluation: for quota, and beside priority.
+#: How many demands are queried in one evaluation: for quota, and beside priority.
 MOST_RELEASES: Final = 20
 MOST_MIXTURES: Final = 10
 _SPARE: Final = (Reason.NO_DEMAND, Reason.REPRIEVED)
@@ -45,7 +45,7 @@ def waits_for_quota(snapshot: IdleSnapshot, demand: GpuWorkloadKey) -> bool:
 def demands_of_quota(snapshot: IdleSnapshot) -> list[Workload]:
     """Return the demands that wait for quota and have no victims yet, in their order.
 
-    A displaced one is among them only while it has a debt to take back.
+    A displaced one is among them only while it has a debt to collect.
     """
     served = set(filter(None, snapshot.claims.values()))
     owned = [

@@ -7,18 +7,18 @@ run. The executor refuses a plan with violations: a defect of ours or a world th
 
 Verified: victims are known, idle for their grace period, fresh, unclaimed and named once; the need
 is the whole demand, at proof level Placement that of its pending pods; in-flight credit is no less
-than what is on its way to the demand, and no more than that and what is on its way to nobody, or to
-one that has let go; at level Sum need <= in flight + freed for every name, at level Placement every
-pending pod has an admitted node with capacity.
+than what is on its way to the demand, and no more than that and what is on its way to no demand, or
+to one that waits no longer; at level Sum need <= in flight + freed for every name, at level
+Placement every pending pod has an admitted node with capacity.
 
-No victim could stay while all others go, around the placement where there is one: a workload goes
-and stays as a whole, and nothing but amounts counts, so that this is asked of every victim. For a
-demand that the quota plane owns exactly those go that it named, and so do those that the scheduling
-plane named where it evicts work of lower priority as well. Where the compatible order is in force a
-plan may take too many, and then has to state `compatible`; where placements are proven, or victims
-trimmed, none may. Of what is on its way to nobody demands before this one may have taken any part,
-so that too little credit of that is not noticed. Source: promises "Feasible", "Irreducible" and
-"Silence is not idleness" of the design.
+No victim could stay while all others are evicted, around the placement where there is one: a
+workload is evicted or stays as a whole, and nothing but amounts counts, so that every victim is
+checked for this. For a demand that the quota plane owns exactly those are evicted that it named,
+and so are those that the scheduling plane named where it evicts work of lower priority as well.
+Where the compatible order is in force a plan may have too many victims, and then has to state
+`compatible`; where placements are proven, or victims trimmed, none may. Of what is on its way to no
+demand, demands before this one may have used any part, so that too little credit of that is not
+noticed. Source: promises "Feasible", "Irreducible" and "Silence is not idleness" of the design.
 """
 
 from __future__ import annotations
@@ -405,7 +405,7 @@ def _incoming(
     def to_it(whom: str, *ours: str) -> bool:
         if whom in ours:
             return True
-        # Nobody, or one that waits no longer and has not taken the capacity.
+        # For no demand, or for one that waits no longer and does not use the capacity.
         if whom and (whom in demands.named or (whom in demands.served and not workload.pods)):
             return False
         return nobody_counts

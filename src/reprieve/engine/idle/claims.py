@@ -30,7 +30,7 @@ def before_each(
     order = {workload.key: demand_order(workload) for workload in snapshot.workloads}
     waiting = deque(sorted(reservations, key=lambda each: order[each.demand]))
     for plan in plans:
-        # A plan for no work, or for somebody unknown, rests on no reservation.
+        # A plan for no work, or for an unknown demand, rests on no reservation.
         demand = _demand_of(plan)
         turn = None if demand is None else order.get(demand)
         made: list[Reservation] = []
@@ -45,8 +45,8 @@ def before_each(
 def demand_order(workload: Workload) -> tuple[int, int, GpuWorkloadKey]:
     """Order in which demands are served.
 
-    1. Precedence, higher first, where other planes decide as well: the room that is freed goes to
-       the higher priority; 2. creation of the GpuWorkload; 3. namespace/name.
+    1. Precedence, higher first, where other planes decide as well: the capacity that is freed is
+       given to the higher priority; 2. creation of the GpuWorkload; 3. namespace/name.
     """
     return (-workload.precedence, workload.created, workload.key)
 

@@ -1,7 +1,7 @@
 """When each condition of the table of transitions holds (`transitions`).
 
-They are asked of one view of the workload, with pods and samples brought up to date. The literal
-switches, by which a rule of the reference is followed to the letter, are honoured here.
+They are evaluated on one view of the workload, with pods and samples brought up to date. The
+literal switches, by which a rule of the reference is followed to the letter, are honoured here.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _revived(view: View) -> bool:
     root, since = view.facts.root, view.workload.status.preempted_at
     if not isinstance(root, Present) or root.terminating or since is None:
         return False
-    # Instants have whole seconds: a pod of the same second is taken for a new one, since the pods
+    # Instants have whole seconds: a pod of the same second counts as a new one, since the pods
     # before it were created a grace period earlier.
     return root.uid == view.workload.root.uid and any(
         pod.live and pod.created is not None and pod.created >= since for pod in view.workload.pods
@@ -142,7 +142,7 @@ def _silent_long(view: View) -> bool:
     return since is None or since > view.now or view.now - since > 2 * view.policy.freshness
 
 
-#: The table asks them in the order of its rows.
+#: The table evaluates them in the order of its rows.
 HOLDS: Final[Mapping[Condition, Callable[[View], bool]]] = MappingProxyType(
     {
         Condition.UNDECIDED: lambda view: view.facts.delete is None,

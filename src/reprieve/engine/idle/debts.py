@@ -5,12 +5,12 @@ one and those for the same preemptor in the minute before. The debt is the devic
 less those that were evicted for its return since. There is none where the preemptor had been
 displaced itself (depth 2 is the end).
 
-Idle work that could have gone for the preemptor stays. Where the idle plane was to be asked that
-may go which has become idle since: what was idle before may have helped by its priority, or beside
-others. Where lower priorities could be evicted for the preemptor, work of a lower one than its own
-stays in any case; likewise, where that was preempted for quota, what holds quota by a Workload of a
-lower priority, or of any where other ClusterQueues return quota to it at any. Whether these had
-borrowed then is not known. Source: the design's "Where the planes meet".
+Idle work that could have been evicted for the preemptor stays. Where the idle plane was to be
+queried, work that has become idle since may be evicted: what was idle before may have helped by its
+priority, or beside others. Where lower priorities could be evicted for the preemptor, work of a
+lower one than its own stays in any case; likewise, where that was preempted for quota, what holds
+quota by a Workload of a lower priority, or of any where other ClusterQueues return quota to it at
+any. Whether these had borrowed then is not known. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations

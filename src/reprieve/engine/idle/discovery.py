@@ -13,12 +13,12 @@ sent what was found; a driver answers from a cache or the API server:
         root = end.value
 
 An owner found with another uid than the reference names counts as missing (hazard H7), and a Node
-is never a root (H11). A reference is written by whoever creates the object that has it. So a root
-that can tell is asked: where it, or an object on the way to it, does not select its child, the way
-ends at that child, which is the root; one that lists its children and does not list this one yet is
-asked again. A root whose kind states nothing of its children is believed, and so is the way to it:
-the controllers of such kinds may make what is between by rules of their own. Source: specification
-of the idle plane, sections 7 to 9.
+is never a root (H11). A reference is written by the creator of the object that has it. So a root
+that can state its children is queried: where it, or an object on the way to it, does not select its
+child, the way ends at that child, which is the root; one that lists its children and does not list
+this one yet is queried again. A root whose kind states nothing of its children is believed, and so
+is the way to it: the controllers of such kinds may make what is between by rules of their own.
+Source: specification of the idle plane, sections 7 to 9.
 """
 
 from __future__ import annotations

@@ -5,25 +5,26 @@
 2. Demands (phase PendingGpu), oldest first; where other planes of the process decide as well, by
    priority before that (`claims.demand_order`). What is in flight for a demand is credited, then
    what is in flight for no work, unless it was free before the demand came (its pods found it
-   taken): GPUs freed under policy Always, and those freed for a demand that has let go. What
+   used): GPUs freed under policy Always, and those freed for a demand that waits no longer. What
    remains is collected from eligible OnPressure workloads, oldest idle first, over all resource
    names at once, leaving out those that add nothing, until every pending pod has a node (fit Node),
    or the sum reaches the need (fit Sum, and for demands that wait for quota). If that never comes
-   about, nobody is taken.
-3. With fit Node, or `irreducible`, victims that can be put back are reprieved, youngest idle first.
-4. With `fewest`, other sets are tried (`fewest`); the one with fewer GPUs is taken, that of the
+   about, no workload is evicted.
+3. With fit Node, or `irreducible`, victims that are not needed are reprieved, youngest idle first.
+4. With `fewest`, other sets are tried (`fewest`); the one with fewer GPUs is chosen, that of the
    oldest among equals.
 
 Eligible: Idle with a timer that has reached the grace period, not claimed by a plan, and (unless a
-literal switch states otherwise) with fresh samples of all running GPU pods. Whom the governor of
-disruptions holds from a demand does not go for it, and under policy Always for no work. Demand and
-victims are told apart by namespace/name and root uid. Same input, in any order, same result.
+literal switch states otherwise) with fresh samples of all running GPU pods. A workload that the
+governor of disruptions holds from a demand is not evicted for it, and under policy Always for no
+work. Demands and victims are identified by namespace/name and root uid. Same input, in any order,
+same result.
 
 For a demand that waits for quota of queues that are known (`snapshot.owned`: the quota plane owns
-it, or this plane does where another Kueue decides) exactly those go that were named for it
-(`snapshot.released`), and so do those that the scheduling plane named where it evicts others as
-well (`snapshot.mixed`). For work that returns after it was displaced no more goes than its debt
-allows (`snapshot.debts`).
+it, or this plane does where another Kueue decides) exactly those are evicted that were named for it
+(`snapshot.released`), and so are those that the scheduling plane named where it evicts others as
+well (`snapshot.mixed`). For work that returns after it was displaced no more is evicted than its
+debt allows (`snapshot.debts`).
 
 Source: specification of the idle plane, sections 14 and 17 (H4, H8); texts are made by wording.
 """
@@ -105,7 +106,7 @@ def evaluate(
 ) -> Evaluation:
     """Return the plans of one run, in the order in which they are to be committed.
 
-    `pace` is told whose eligibility and whose demand is looked at.
+    `pace` is notified whose eligibility and whose demand is looked at.
     """
     run = _Run(snapshot, policy, now)
     workloads = sorted(snapshot.workloads, key=lambda workload: workload.key)
@@ -160,10 +161,11 @@ def evaluate(
 
 
 def _reclaimed_for(run: _Run, workload: Workload) -> str | None:
-    """Return for whom its GPUs are on their way now: "" for whoever waits next.
+    """Return for whom its GPUs are on their way now: "" for the next demand that waits.
 
-    They may be for a demand that has let go, or has found room elsewhere. Once the pods have ended,
-    a demand that has let go because it runs has the capacity; one that is gone has left it behind.
+    They may be for a demand that waits no longer, or was placed elsewhere. Once the pods have
+    ended, a demand that waits no longer because it runs has the capacity; a deleted one has left it
+    behind.
     """
     whom = in_flight(workload, run.snapshot, run.policy, run.now)
     if not whom or whom in run.waiting:
@@ -403,7 +405,7 @@ def _search(run: _Run, demand: Workload, pods: tuple[PodRow, ...]) -> tuple[Sear
 def _withdraw(run: _Run, demand: Workload) -> None:
     """Remove from the pool what was free already when the demand came.
 
-    Its pods were not placed on it, so somebody else was. Demands come in the order of creation.
+    Its pods were not placed on it, so other pods were. Demands come in the order of creation.
     """
     members = [w for w in run.pool_members if not _was_free_before(w, demand)]
     if len(members) < len(run.pool_members):

@@ -1,6 +1,6 @@
 """Who may evaluate: the rule of the Lease `gpu-preemption-eval`.
 
-Free: there is no Lease, no process holds it, it is ours, or the holder let it run out. A missing
+Free: there is no Lease, no process holds it, it is ours, or the holder did not renew it. A missing
 duration counts as 0. A released Lease is free at once (the reference waits until it has run out,
 difference D11, which the guide does not request). Source: specification of the idle plane,
 section 15.

@@ -2,7 +2,7 @@
 
 Tried are: the smallest first, each unit alone, and the best set so far without one of its victims,
 whose pods may then be placed anew. The set with the fewest GPUs wins, that found first among
-equals; nobody of it can be reprieved. Source: the design's "Where the planes meet".
+equals; none of its units can be reprieved. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Smaller:
 def fewest(found: Search, idle: Sequence[Workload], begin: Callable[[], Search]) -> Smaller | None:
     """Return a set with fewer GPUs than `found` holds, None where none was found.
 
-    `idle`: units that may go, oldest idle first; `begin` makes a search for the same demand.
+    `idle`: units that may be evicted, oldest idle first; `begin` makes a search for the same
+    demand.
     """
     best: Smaller | None = None
     left = _MOST

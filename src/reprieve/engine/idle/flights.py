@@ -21,7 +21,7 @@ def idle_for(workload: Workload, now: Nanos) -> int:
 def in_flight(workload: Workload, snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> str | None:
     """Return for whom this workload's GPUs are on their way, None when they are not.
 
-    A key is `namespace/name`; a bare name (no slash) is all that a status states; "" is nobody
+    A key is `namespace/name`; a bare name (no slash) is all that a status states; "" is no demand
     (policy Always).
     """
     phase = workload.status.phase

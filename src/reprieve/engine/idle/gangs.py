@@ -3,9 +3,9 @@
 A pod without a controller is its own root, so that a group of them has as many GpuWorkloads as
 pods. Each for itself would collect victims, more than the group needs, or only for some of it. So
 the waiting members of a gang are seen as one demand: the oldest of them by creation, then by
-namespace/name, requests the GPUs of all. What was taken for a member earlier is for that one.
+namespace/name, requests the GPUs of all. What was evicted for a member earlier is for that one.
 
-Who shares a claim of devices goes with all others that do: the devices come free with the last.
+Workloads that share a claim of devices are evicted together: the devices come free with the last.
 
 Source: issue contract of the quota plane (a waiting gang reclaims once); the design's promise
 "Feasible".
@@ -106,7 +106,7 @@ def whole_units(
 
     Args:
         workloads: of the snapshot.
-        eligible: those of them that may go by themselves, in order.
+        eligible: those of them that may be evicted by themselves, in order.
         busy: units with a pod that is known to stay.
     """
     roots = {each.root.uid for each in eligible}

@@ -3,10 +3,10 @@
 What the oldest idle ones and the searches of `fewest` come to is the start. Then sets of units are
 tried in the order of their devices, fewest first, then fewer units, then oldest idle; the first
 with which the demand fits is the answer, as all with fewer devices were tried in vain. Of units
-that free the same on the same nodes the oldest go first. No set has fewer devices than what is
-lacking. Effort is counted in sets, so that the answer depends on no clock; when it is used up the
-bound is what was tried so far. Work that is idle computes nothing, so that nothing is lost by whom
-it is that goes. Source: the design's "Irreducible".
+that free the same on the same nodes the oldest are chosen first. No set has fewer devices than what
+is lacking. Effort is counted in sets, so that the answer depends on no clock; when it is used up
+the bound is what was tried so far. Work that is idle computes nothing, so that nothing is lost by
+the choice of victims. Source: the design's "Irreducible". design's "Irreducible".
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Least:
 def least(found: Search, idle: Sequence[Workload], begin: Callable[[], Search]) -> Least:
     """Return the fewest; `found`: a search that fits, without those that it could reprieve.
 
-    `idle`: units that may go, oldest idle first; `begin` makes a search for the same demand.
+    `idle`: units that may be evicted, oldest idle first; `begin` makes a search for the same
+    demand.
     """
     other = fewest(found, idle, begin)
     most = found.gpus if other is None else other.search.gpus

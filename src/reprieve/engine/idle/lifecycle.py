@@ -6,7 +6,7 @@ their effects do.
 
 Invariants: a row is the first whose phases contain the workload's and whose condition holds, and
 exactly one always does. An idle stretch starts only with fresh samples (or with the literal switch
-for H2). An instant in the future, left by a clock that went backwards, is treated as now.
+for H2). An instant in the future, left by a clock that jumped backwards, is treated as now.
 """
 
 from __future__ import annotations

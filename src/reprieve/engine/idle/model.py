@@ -1,6 +1,6 @@
 """The words and rows of the idle plane, compatible with Kaiwo GPU preemption.
 
-Facts come in as rows, decisions go out as values; `intake` makes the rows from API objects,
+Facts come in as rows, decisions are returned as values; `intake` makes the rows from API objects,
 `wording` makes texts from the decisions. Instants are wall nanoseconds, durations nanoseconds,
 utilisation is percent 0-100. Source: specification of the idle plane, sections 2, 5, 11 and 14.
 """
@@ -173,13 +173,13 @@ class Workload:
 
     `ref` is the GpuWorkload itself, `root` the object that is evicted. `gpus` is the total per GPU
     resource name over all owned pods. `pods`: all and only the owned pods that still exist.
-    `released`: when the last of them went away, None while one exists or when that was not seen.
+    `released`: when the last of them ended, None while one exists or when that was not seen.
     `unit`: the group, `namespace/name`, with which it is evicted as a whole; empty for none.
-    `precedence`: the priority of a demand that another plane of the process gives its room to, and
-    of idle work where a debt asks for it; `queued` then: that of its Kueue Workload, if it has one.
-    Before `preempts_from` no work is evicted for it; `spaced`: because other work uses the capacity
-    that plans for it freed. `rank`: by the order of victims of somebody
-    else; the lower one goes first.
+    `precedence`: the priority of a demand to which another plane of the process gives its capacity,
+    and of idle work where a debt applies to it; `queued` then: that of its Kueue Workload, if it
+    has one. Before `preempts_from` no work is evicted for it; `spaced`: because other work uses the
+    capacity that plans for it freed. `rank`: by the order of victims of another scheduler; the
+    lower one is evicted first.
     """
 
     ref: Reference
@@ -229,7 +229,7 @@ class Reservation:
 class Released:
     """Idle work that holds what a demand lacks; `placed`: its pods have nodes then.
 
-    `mixed`: they have nodes once work of lower priority has gone for them as well.
+    `mixed`: they have nodes once work of lower priority has been evicted for them as well.
     """
 
     roots: tuple[Uid, ...]
@@ -241,7 +241,7 @@ class Released:
 class Mixed:
     """Idle work that is evicted for a demand together with pods of lower priority.
 
-    `placement`: a node for each pod of the demand, with all of them gone.
+    `placement`: a node for each pod of the demand, with all of them evicted.
     """
 
     roots: tuple[Uid, ...]
@@ -252,9 +252,9 @@ class Mixed:
 class Debt:
     """What may be evicted for work that returns after it was displaced.
 
-    `devices`: no more than it lost. `since`: only what could not go yet then; None: all idle work.
-    `above`: what has a lower priority than this could have gone then, and stays; `of_quota`:
-    likewise what holds quota, by the priority of its Workload.
+    `devices`: no more than it lost. `since`: only what could not be evicted yet then; None: all
+    idle work. `above`: what has a lower priority than this could have been evicted then, and stays;
+    `of_quota`: likewise what holds quota, by the priority of its Workload.
     """
 
     devices: int
@@ -283,15 +283,15 @@ class IdleSnapshot:
     They hold from the commit on, whether or not the victim's status shows it already. `served`:
     GpuWorkloads with a pod on a node; what was freed for them they may have. `holds`: roots that
     the governor of disruptions holds, by the demand from which it does, or the empty text where
-    they would go for no work. `owned`: demands for which another plane of the process evicts.
-    `displaced`: demands that made room for others lately, where planes decide together; `debts`:
-    what may go for the return of each, nobody where it has none.
-    `busy_units`: groups that go as a whole, of which some pod is not idle, or has not opted in.
-    `released`: for demands that the quota plane owns, the roots of idle work with which gone the
-    demand gets its quota, as that plane has worked out. `mixed`: for demands for which no idle work
-    suffices, what goes beside work of lower priority, as the scheduling plane has worked out.
-    `refused`: ids of plans that the scheduling plane has not confirmed; their victims are left to
-    other demands.
+    they would be evicted for no work. `owned`: demands for which another plane of the process
+    evicts. `displaced`: demands that were preempted for others lately, where planes decide
+    together; `debts`: what may be evicted for the return of each, no workload where it has none.
+    `busy_units`: groups that are evicted as a whole, of which some pod is not idle, or has not
+    opted in. `released`: for demands that the quota plane owns, the roots of idle work with whose
+    eviction the demand gets its quota, as that plane has worked out. `mixed`: for demands for which
+    no idle work suffices, what is evicted beside work of lower priority, as the scheduling plane
+    has worked out. `refused`: ids of plans that the scheduling plane has not confirmed; their
+    victims are left to other demands.
     """
 
     revision: int
@@ -320,7 +320,7 @@ class Policy:
     """What holds for the whole plane: options, intervals (nanoseconds) and literal switches.
 
     `fewest`: of two sets, that of the oldest and that of the smallest, the one with fewer GPUs is
-    taken; where the scheduling plane decides beside this one. `choice` BEST: irreducible, and the
+    chosen; where the scheduling plane decides beside this one. `choice` BEST: irreducible, and the
     fewest devices that a search finds (`least`). `settling`: how long after the end
     of a victim's last pod its GPUs still count as on their way to the demand, which the scheduler
     needs to place the pods (hazard H4). `slack`: how long after its graceful end a pod that is

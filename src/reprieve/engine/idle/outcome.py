@@ -49,15 +49,15 @@ class Reason(StrEnum):
     NO_DEMAND = "NoDemand"  # eligible, but no demand needs it
     REPRIEVED = "Reprieved"
     HELD = "Held"  # by the governor of disruptions
-    PART_OF_GANG = "PartOfGang"  # it goes with a gang of which not all is idle
+    PART_OF_GANG = "PartOfGang"  # it is evicted with a gang of which not all is idle
     SHARES_DEVICES = (
         "SharesDevices"  # a device comes free with others only, of which not all are idle
     )
     OWNED = "Owned"  # another plane of the process evicts for it
-    NO_QUOTA = "NoQuota"  # no idle work that may go holds the quota which it lacks
-    DELAYED = "Delayed"  # it has not waited for long enough for anybody to be evicted
+    NO_QUOTA = "NoQuota"  # no idle work that may be evicted holds the quota which it lacks
+    DELAYED = "Delayed"  # it has not waited for long enough for an eviction
     SPACED = "Spaced"  # others use what plans for it freed, and the next plan is due later
-    DISPLACED = "Displaced"  # it was displaced lately: nobody goes for its return
+    DISPLACED = "Displaced"  # it was displaced lately: no workload is evicted for its return
     NOT_CONFIRMED = "NotConfirmed"  # the scheduling plane would not place it in their stead
 
 

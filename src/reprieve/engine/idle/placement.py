@@ -77,7 +77,7 @@ def _search(pods: Sequence[PodRow], free: Room) -> dict[Uid, str] | None:
 
     Depth first with an explicit stack: a demand may have more pods than Python has frames.
     """
-    # Whether this pod and all after it may go anywhere: then nodes with equal room are the same.
+    # Whether this pod and all after it fit any node: then nodes with equal capacity are the same.
     anywhere = [True] * (len(pods) + 1)
     for index in reversed(range(len(pods))):
         anywhere[index] = anywhere[index + 1] and pods[index].nodes is None

@@ -56,7 +56,7 @@ def releasing_plan(
 ) -> Plan:
     """Return the plan for a demand of the quota plane: victims hold the quota it lacks.
 
-    `mixed`: its pods get their nodes only once work of lower priority has gone, too.
+    `mixed`: its pods get their nodes only once work of lower priority has been evicted, too.
     """
     need = {name: count for name, count in sorted(demand.gpus.items()) if count > 0}
     freed = {name: sum(v.gpus.get(name, 0) for v in victims) for name in need}

@@ -141,7 +141,7 @@ def aggregate(
 ) -> float | None:
     """Return percent with two decimals: the mean inside each pod, then Min, Max or Avg.
 
-    Pods without samples are left out; None when no pod has any. Sums are taken in the order of
+    Pods without samples are left out; None when no pod has any. Sums are computed in the order of
     the entries, as the reference does: an exact sum would round some halves the other way.
     `asked`: how many GPUs pods request; of one with more samples only so many count, the highest.
     """
@@ -167,7 +167,7 @@ def _values(pod: TrackedPod, most: int | None) -> list[float]:
 def is_fresh(sample: GpuSample, policy: Policy, now: Nanos) -> bool:
     """Return whether the last poll that contained it lies within the window.
 
-    A poll in the future (the clock went backwards) proves nothing; the next poll mends it.
+    A poll in the future (the clock jumped backwards) proves nothing; the next poll mends it.
     """
     return sample.seen is not None and 0 <= now - sample.seen <= policy.freshness
 

@@ -1,7 +1,7 @@
 """Victims for one demand: idle workloads are added until it fits; spare ones are reprieved.
 
-With fit Node every pending pod has to have a node, in room that is free, on its way or made by the
-victims. With fit Sum, and for demands that wait for quota, what is on its way and made by the
+With fit Node every pending pod has to have a node, in capacity that is free, on its way or made by
+the victims. With fit Sum, and for demands that wait for quota, what is on its way and made by the
 victims has to reach the need for every resource name. Source: specification of the idle plane,
 sections 14 and 17; the design's promise "Feasible".
 """
@@ -32,7 +32,7 @@ class Search:
         pods: its pods that wait for a node, each of which has to have one; none for a sum.
         need: GPUs that it requests, per resource name.
         incoming: what is on its way to it, per resource name.
-        room: where there are pods, what it may use on each node before anybody else goes.
+        room: where there are pods, what it may use on each node before any eviction.
         chosen: roots that are preempted for others.
     """
 
@@ -52,7 +52,7 @@ class Search:
         self.victims: list[Workload] = []
         self.placement: tuple[tuple[Uid, str], ...] = ()
         self.before = room
-        self.after = room  # with the victims gone
+        self.after = room  # with the victims evicted
         self.chosen = chosen
         # One pod of each kind: those that fit the same nodes.
         self.kinds = {(pod.nodes, frozenset(pod.amounts.items())): pod for pod in pods}.values()
@@ -89,9 +89,9 @@ class Search:
     def _collect_on_nodes(self, idle: Iterable[Workload]) -> bool:
         """Find how many of the useful ones are the fewest, with few searches for a placement.
 
-        From the number with which the nodes that take some pod have the sum that is needed it goes
-        on by steps that double, then back by halves, since more capacity is never worse but where a
-        search for a placement is cut off.
+        From the number at which the nodes that accept some pod have the sum that is needed it
+        continues by steps that double, then back by halves, since more capacity is never worse but
+        where a search for a placement is cut off.
         """
         useful = [c for c in idle if c.root.uid not in self.chosen and self._useful(c)]
         enough = self._enough(useful)

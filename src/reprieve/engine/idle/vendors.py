@@ -39,7 +39,7 @@ class Vendor:
     patterns of names among them that count something else (memory, shares). `device_classes`:
     patterns of the names of DeviceClasses, and of drivers, of its GPUs. `metrics`: best first;
     a GPU that one metric covers is not read from a later one. Of each tuple of labels the first
-    that is there and not empty is taken. `uuid_labels`: which device it is, whatever its node calls
+    that is there and not empty is used. `uuid_labels`: which device it is, whatever its node calls
     it. `mode_label`: how a GPU is partitioned; `whole` has the values of one that is not.
     """
 
@@ -71,7 +71,7 @@ class Vendor:
         return _matches(name, self.device_classes)
 
 
-# A cluster has few resource names and asks about each for every container of every pod.
+# A cluster has few resource names and queries each for every container of every pod.
 @lru_cache(maxsize=1024)
 def _matches(resource: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(resource, pattern) for pattern in patterns)

@@ -41,7 +41,7 @@ WAITS_FOR_ONE_LOST: Final = 5
 class Terms(NamedTuple):
     """What a unit would be granted, what its save and its restart cost, and its credit.
 
-    `time` 0: it would not be told. `save` 0: it is not known. `credit`: in thousandths.
+    `time` 0: it would not be notified. `save` 0: it is not known. `credit`: in thousandths.
     """
 
     time: int = 0

@@ -8,8 +8,8 @@
 | Overdue | - | - | - | Released | Pardoned |
 
 Released and Pardoned are final; a pair without an entry changes nothing. Words of a pod that is not
-a speaker are ignored. A speaker that has ended counts as one that has saved. Pods may come and go
-while a unit is told; without any speaker it has not saved.
+a speaker are ignored. A speaker that has ended counts as one that has saved. Pods may start and end
+while a unit is notified; without any speaker it has not saved.
 
 A deadline moves at most once, and only later: a speaker that reports before it that it needs longer
 gets that time, up to `extend_until`, as long as a speaker reports at least once in `HEARTBEAT` that
@@ -74,8 +74,8 @@ class Notice:
     """One unit that got notice. Instants are nanoseconds since the Unix epoch.
 
     `deadline` and `extend_until`: as recorded; equal where nothing is extended. `speakers`: uids of
-    the pods that are asked, `saved` those of them that have saved or ended. `extended`: to when it
-    was extended, 0 where it was not. `heard`: when a speaker stated last that it was saving.
+    the pods that are notified, `saved` those of them that have saved or ended. `extended`: to when
+    it was extended, 0 where it was not. `heard`: when a speaker stated last that it was saving.
     """
 
     deadline: int
@@ -151,7 +151,7 @@ class Notice:
     def notified_before(self, extended: int, now: int) -> Notice:
         """Return the notice as a new leader begins it; its predecessor extended it until then.
 
-        Nobody can have been told a later deadline than one `HEARTBEAT` from now.
+        No pod can have been notified of a later deadline than one `HEARTBEAT` from now.
         """
         until = min(extended, self.extend_until)
         return self if until <= self.deadline else replace(self, extended=until, heard=now)

@@ -13,5 +13,5 @@ fed by events and configured with one `model.Configuration`. What it runs: `cycl
     plans                               an entry as a plan for the executor
     requeuing, usage_based, exposure, figures, protection
                                         backoff and draining, admission fair sharing, which queues
-                                        can be hit, status figures, what goes beyond Kueue
+                                        can be hit, status figures, what extends Kueue
 """

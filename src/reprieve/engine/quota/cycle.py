@@ -2,13 +2,13 @@
 
 `cycle` decides and carries the decisions into `Holdings` and `Queues`: what got quota holds it,
 what is to be preempted counts as evicted, every other head is queued again or set aside. What has
-to be written to the API follows from the entries; what could not be written is taken back
+to be written to the API follows from the entries; what could not be written is undone
 (`taking_back`). The capacity that is left at an entry's turn is in `room`, how its victims leave in
 `evictions`, what nodes allow in `node_answers`; who holds quota gets places in `second_pass`.
 
-What deciding about one head raises is that head's: what was done for it is taken back, it is set
-aside for a while, and the others are decided about. Where the order of a tree's heads cannot be
-told, that goes for those of this tree.
+An exception raised while deciding about one head is that head's: what was done for it is undone, it
+is set aside for a while, and the others are decided about. Where the order of a tree's heads cannot
+be determined, the same applies to all heads of this tree.
 
 `cycles` runs cycle after cycle, as a scheduler does that waits for nothing in between, until one
 changes nothing.
@@ -72,11 +72,11 @@ def cycle(
         queues: who waits; changed.
         now: the instant of all decisions.
         number: of the cycle; a bookmark lives from one to the next.
-        ledger: of who displaced whom, where the governor is to be asked; changed.
+        ledger: of all displacements, where the governor is to be queried; changed.
         proof: that preemptors fit on nodes, where that is requested; changed.
-        pace: ends the decision about a head that takes too long.
-        refusals: of earlier cycles, by which heads are refused without a search; changed. What is
-            told of them is not of now.
+        pace: ends the decision about a head that lasts too long.
+        refusals: of earlier cycles, by which heads are refused without a search; changed. What they
+            state of them may be outdated.
         nominated: of earlier cycles of the same holdings, by which heads are nominated as before;
             changed.
     """
@@ -191,7 +191,7 @@ class _Cycle:
     def decide(self, entries: list[Entry]) -> None:
         """Decide the nominated entries one after the other."""
         if not self.settings.gates.prioritize_preemptor_workloads:
-            # Room on nodes that somebody was evicted for is for who it was freed for.
+            # Capacity on nodes that work was evicted for is kept for its preemptor.
             for entry in entries:
                 entry.preempts = entry.preempts and bool(entry.placed)
         if any(entry.targets for entry in entries):
@@ -308,7 +308,7 @@ class _Cycle:
             entry.reason = Unready.WAITING_FOR_QUOTA
             outcome, why = refused
             entry.message = f"{assignment.message}. {why}"
-            # Others of its shape may have pods that nodes take.
+            # Others of its shape may have pods that nodes accept.
             entry.requeue = RequeueReason.GENERIC
             self._finish(entry, outcome)
         elif mode is Mode.PREEMPT and (over := self.evictions.refused_by_budgets(entry)):

@@ -1,8 +1,8 @@
 """What the quota plane reports to the governor of disruptions, and what it queries.
 
-A workload is known by its lineage (`Workload.participant`); where nobody has said which that is, it
-is one of its own. `refusals` collects whom one was held back from until when, for a record that is
-decided again, and `recorded` who was displaced; whoever keeps records empties both.
+A workload is identified by its lineage (`Workload.participant`); where none was stated, it is one
+of its own. `refusals` collects from whom a workload was held and until when, for a record that is
+decided again, and `recorded` the displacements; the caller that keeps records empties both.
 Source: specification of disruptions, sections 3 and 4.
 """
 
@@ -47,7 +47,7 @@ class Displacements:
     ) -> None:
         """Allow no cycle more than `limit` turns within `window` nanoseconds.
 
-        `governor`: one that all planes ask, with numbers of its own.
+        `governor`: one that all planes query, with numbers of its own.
         """
         policy = GovernorPolicy(loop_limit=limit, loop_window=window)
         self.governor = governor or Governor(policy)
@@ -216,10 +216,10 @@ class Displacements:
         """Return until when one may not displace the other and by which rule, None while it may.
 
         Args:
-            preemptor: who asks, as `victim` a workload.
+            preemptor: the one that preempts, as `victim` a workload.
             victim: who would be preempted.
             now: the instant of the decision.
-            cause: what lets the two displace each other now.
+            cause: what allows the two to displace each other now.
             priority: the preemptor's.
             above: by how much that is higher.
             reclaims: the preemptor stays within its own nominal quota.

@@ -43,7 +43,7 @@ class Outcome(StrEnum):
     DEFERRED = "deferred"
     NO_FIT = "no fit"
     NO_CANDIDATES = "no candidates"
-    UNPROVEN = "unproven"  # by option: nodes would not take it
+    UNPROVEN = "unproven"  # by option: nodes would not accept it
     AWAITS_IDLE = "put off"  # idle work may be evicted for it, and is decided about first
     SKIPPED = "skipped"
     GATED = "gated"
@@ -55,7 +55,7 @@ class Outcome(StrEnum):
     NODE_PREEMPTING = "node preempting"  # others are preempted for its pods on other nodes
     PLACED = "placed"  # once its checks were ready
     UNPLACED = "unplaced"  # it keeps its quota, and nodes have no capacity for its pods yet
-    FAULT = "fault"  # deciding about it raised what nobody expected
+    FAULT = "fault"  # deciding about it raised an unexpected exception
 
 
 #: Of workloads with quota, which are no heads.
@@ -95,19 +95,19 @@ class Entry:
     `level` is the borrowing level, `counted` what the entry adds to usage. `reason` is that of
     `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose
     eviction has to be written, without those that are evicted already; `replaced` is the slice
-    whose place the workload takes; `resumed` is where an earlier scan of flavors stopped and this
-    one went on, and `whole` what a scan from the first flavor says where that one found nothing;
-    `saves_since` is when it waited for a save of its victims for the first time,
-    `saves_until` the save that it waits for now;
-    `spared` is whom it left alone by an option, `proven` says that by another one nodes were found
-    for all of its pods. `moved`: the flavor that it got in place of the first that fits, since
-    nodes have more room there. `found`: the targets of the reference where others, that cost less,
-    stand in their place; `gap`: per cent by which these exceed the least possible at most, None:
-    not known. `as_found`: nodes would not have taken it with the others. `planned`: the places that
-    earlier victims were chosen for, `plan_number` is larger for younger plans. `made`: what other
-    planes evict before its pods have their places, `made_pods` the uids of these pods, and
-    `planned_made` those of the ones that were to leave beside earlier victims. `failure` is what
-    deciding about it raised.
+    whose place the workload fills; `resumed` is where an earlier scan of flavors stopped and this
+    one continued, and `whole` what a scan from the first flavor states where that one found
+    nothing; `saves_since` is when it waited for a save of its victims for the first time,
+    `saves_until` the save that it waits for now; `spared` are the candidates that it did not
+    preempt by an option, `proven` states that by another one nodes were found for all of its pods.
+    `moved`: the flavor that it got in place of the first that fits, since nodes have more capacity
+    there. `found`: the targets of the reference where others, that cost less, stand in their place;
+    `gap`: per cent by which these exceed the least possible at most, None: not known. `as_found`:
+    nodes would not have accepted it with the others. `planned`: the places that earlier victims
+    were chosen for, `plan_number` is larger for younger plans. `made`: what other planes evict
+    before its pods have their places, `made_pods` the uids of these pods, and `planned_made` those
+    of the ones that were to leave beside earlier victims. `failure` is what deciding about it
+    raised.
     """
 
     workload: Workload
@@ -215,11 +215,12 @@ class NodeCheck(Protocol):
 class CycleResult:
     """Everything that a cycle decided; entries in the order in which they were processed.
 
-    `count` is how many cycles it stands for. `progress` says that somebody was admitted, preempted
-    or set aside; `scanned` that a scan of flavors stopped elsewhere than before. `retries`: by
-    ClusterQueue, when candidates that were spared for a time may be preempted, and what is set
-    aside is to be tried again. `queue_faults`: ClusterQueues whose head could not be taken, and
-    why; `fault`: what ended the cycle early, where that is nobody's own.
+    `count` is how many cycles it stands for. `progress` states that a workload was admitted,
+    preempted or set aside; `scanned` that a scan of flavors stopped elsewhere than before.
+    `retries`: by ClusterQueue, when candidates that were spared for a time may be preempted, and
+    what is set aside is to be tried again. `queue_faults`: ClusterQueues whose head could not be
+    popped, and why; `fault`: what ended the cycle early, where no single workload or queue caused
+    it.
     """
 
     entries: list[Entry] = field(default_factory=list)

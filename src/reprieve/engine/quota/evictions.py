@@ -2,11 +2,11 @@
 
 1. With profile `best` the victims that were found stand back where others cost less (`cheapest`;
    for workloads with places `by_domain`).
-2. A preemption is held against its proof (`proof`); one that fails is a fault of ours, and nobody
-   is preempted for it.
+2. A preemption is checked against its proof (`proof`); one that fails is a fault of ours, and no
+   workload is preempted for it.
 3. Where victims are about to save their work they are left alone until then (`harm`).
-4. Of the victims those that do not leave already count as evicted from now on, and the ledger is
-   told of each.
+4. Of the victims those that do not leave already count as evicted from now on, and each of them is
+   added to the ledger.
 
 Source: specification of the quota plane, section 8; the design's "Promises".
 """

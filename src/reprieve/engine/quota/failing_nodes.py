@@ -2,7 +2,7 @@
 
 Only leaves that are host names are nodes. A node has failed for a workload:
 
-1. once it is gone, or no condition states whether it is ready
+1. once it is deleted, or no condition states whether it is ready
 2. not ready, once no pod of the workload runs there; where a gate has it so, also or instead once
    it has been so for a fixed time, whatever runs there
 3. with a taint that the pods do not tolerate, or only for some seconds, once none of them runs
@@ -70,7 +70,7 @@ def failing_nodes(
         places: the trees of the nodes that are places now.
         now: the instant of the look.
         runs_on: whether a pod of the workload still runs on the node of a host name.
-        node_of: what is known of the node of a host name, None where it is gone.
+        node_of: what is known of the node of a host name, None where it does not exist.
     """
     gates = configuration.settings.gates
     if workload.admission is None or not gates.tas_failed_node_replacement:

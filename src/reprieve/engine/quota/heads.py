@@ -1,11 +1,11 @@
 """What becomes of the head of a ClusterQueue that was not admitted.
 
-It goes back into the queue at once, or is set aside as inadmissible:
+It returns to the queue at once, or is set aside as inadmissible:
 
 * StrictFIFO: back at once, but for a namespace that does not match
 * BestEffortFIFO: back at once if it failed after nomination, if its preemptions are pending, failed
   or may not begin yet, if flavors are left to try, or if what was set aside was flushed since this
-  head was taken
+  head was popped
 
 With a head that does not fit or finds no candidates, a BestEffortFIFO queue sets aside everything
 of the same shape: everything that fits or does not fit alike.
@@ -73,7 +73,7 @@ def goes_back(
         reason: why it was not admitted.
         scan: where its search of flavors stopped.
         best_effort: its queue is a BestEffortFIFO one.
-        flushed: what was set aside was queued again since the head was taken.
+        flushed: what was set aside was queued again since the head was popped.
     """
     if not best_effort:
         return reason is not RequeueReason.NAMESPACE_MISMATCH

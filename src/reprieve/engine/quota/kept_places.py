@@ -2,14 +2,14 @@
 
 1. The places that a workload's victims were chosen for stay its places until it is admitted, if it
    still fits there: decided anew each time, they would be the smallest that suffice then, which are
-   others as soon as the first victims are gone.
+   others as soon as the first victims have ended.
 2. A workload whose victims are on their way keeps its turn, and the flavors that it was planned on,
-   also where others do not let it fit just now.
+   also where others keep it from fitting just now.
 3. Those who wait for planned places are decided first, the oldest plan before the others: what is
    freed for one is not for another whose own victims still leave.
-4. Who fits once those are gone who are evicted already, whoever they were evicted for, waits for
-   them and preempts no work, unless they do not end. What others are promised of their places is
-   counted as taken.
+4. A workload that fits once those have ended that are evicted already, for whichever preemptor,
+   waits for them and preempts no work, unless they do not end. What others are promised of their
+   places is counted as used.
 5. Places that others, who have no quota either, kept for themselves when the victims were chosen
    are none that come free first: while its victims leave it awaits the places of its plan.
 
@@ -158,7 +158,7 @@ def as_planned(
     """Return the entry's assignment with the places that were planned for it.
 
     None where there were none, where they are not of as many pods, or where it does not fit there
-    with its targets and those gone that leave.
+    with its targets evicted and without those that leave.
     """
     assignment, places = entry.assignment, snapshot.places
     if assignment is None or places is None or not planned:

@@ -2,16 +2,16 @@
 
 Its quota is free, and its pods have no places: what stands in their way holds none itself, so that
 no rule of a queue evicts it. The scheduling plane of the process may preempt it for these pods, or
-it is idle. For each domain that would have capacity for them with all of it gone the pods are found
-that have to go (`MayGo`); of all domains the one is taken
+it is idle. For each domain that would have capacity for them with all of it evicted the pods are
+found that have to be evicted (`MayGo`); of all domains the one is chosen
 
-1. where idle work alone goes, then where lower priorities go as well;
-2. where the fewest devices go;
+1. where idle work alone is evicted, then where lower priorities are evicted as well;
+2. where the fewest devices are evicted;
 3. at the narrowest level;
 4. that lacks the fewest pods.
 
-The places of the workload are then assigned as if exactly these were gone. Source: specification of
-topology-aware scheduling, section 9; the design's "Where the planes meet".
+The places of the workload are then assigned as if exactly these were evicted. Source: specification
+of topology-aware scheduling, section 9; the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Made = tuple[NodeUse, ...]
 class Leaver:
     """Pods that are evicted, what they use of nodes and how many devices they hold.
 
-    `by`: 1 where idle work alone goes, 2 where lower priorities go as well.
+    `by`: 1 where idle work alone is evicted, 2 where lower priorities are evicted as well.
     """
 
     by: int
@@ -72,10 +72,10 @@ class Leaver:
 class MayGo:
     """The pods that other planes may evict for a workload, none of which holds places.
 
-    `uses`: of all of them, `idle` of those of idle work. `leaving`: who of them goes so that the
-    pods of an assignment fit on these nodes, all where None, without targets; None: they do not.
-    `fits`: whether all pods have a node in the places of an assignment once these, and targets, are
-    gone.
+    `uses`: of all of them, `idle` of those of idle work. `leaving`: those of them that are evicted
+    so that the pods of an assignment fit on these nodes, all where None, without targets; None:
+    they do not. `fits`: whether all pods have a node in the places of an assignment once these, and
+    targets, are evicted.
     """
 
     uses: Made

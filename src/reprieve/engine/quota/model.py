@@ -205,7 +205,7 @@ class FlavorFungibility:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A queue with quota. `selector` None lets no namespace in.
+    """A queue with quota. `selector` None matches no namespace.
 
     `provisioning`: those of its checks that provide nodes, so that places are assigned after them.
     """
@@ -277,8 +277,8 @@ class PodSet:
 
     `requests` are those of one pod. `affinity` are the required node selector terms, of which one
     must hold; None is no affinity. Pod sets of one `group` get their flavors together, and their
-    places if they have `topology`. `pod_requests` are what a pod asks of its node, where that is
-    not what quota counts; `preferred` are terms of its affinity that it would rather have met.
+    places if they have `topology`. `pod_requests` are what a pod requests of its node, where that
+    is not what quota counts; `preferred` are terms of its affinity that it would rather have met.
     """
 
     name: str
@@ -337,15 +337,15 @@ class Workload:
     `reserved_at` is the transition of `QuotaReserved=True`, None while it is not true. `invalid` is
     why it cannot be considered at all (limit ranges, malformed requests), else empty. `job_uid` is
     the uid of the job behind it, for messages. `replaces` is the key of the workload whose place it
-    takes, being a larger slice of the same job. For its minimum runtimes, in seconds since the
-    reservation, it is not preempted within its queue, or not reclaimed by others. `idle` says that
-    the idle plane knows it to hold GPUs without using them. `participant` is its lineage. It states
-    itself up to when its work was saved last (`checkpoint`), and when the next save is to be good.
-    `counts_from`: where notice is expected to spare what it has not saved, from when on its time
-    counts as lost instead. `unhealthy_nodes` are nodes of its places that failed; `of_one_pod` says
-    that a plain pod is all that it is, so that nothing makes it anew elsewhere. Before
-    `preempts_from` no work is preempted for it. `rank`: by the order of victims of somebody else;
-    the lower one goes first.
+    fills, being a larger slice of the same job. For its minimum runtimes, in seconds since the
+    reservation, it is not preempted within its queue, or not reclaimed by others. `idle` states
+    that the idle plane knows it to hold GPUs without using them. `participant` is its lineage. It
+    states itself up to when its work was saved last (`checkpoint`), and when the next save is to be
+    good. `counts_from`: where notice is expected to spare what it has not saved, from when on its
+    time counts as lost instead. `unhealthy_nodes` are nodes of its places that failed; `of_one_pod`
+    states that a plain pod is all that it is, so that nothing makes it anew elsewhere. Before
+    `preempts_from` no work is preempted for it. `rank`: by the order of victims of another
+    scheduler; the lower one is evicted first.
     """
 
     namespace: str
@@ -423,10 +423,10 @@ class Gates:
 class Settings:
     """What an operator chooses. `fair_sharing` None is the classical algorithm.
 
-    `idle_first` prefers those that are idle among candidates that nothing but the uid tells apart.
-    `harm_order` takes the reservation for the last save where that is later (`harm`), and lets a
-    preemptor wait for saves for `max_save_wait` nanoseconds in all at most. `profile` chooses among
-    the sets of victims that the rules permit (`cheapest`).
+    `idle_first` prefers those that are idle among candidates that differ in nothing but the uid.
+    `harm_order` uses the last save in place of the reservation where that is later (`harm`), and
+    makes a preemptor wait for saves for at most `max_save_wait` nanoseconds in all. `profile`
+    chooses among the sets of victims that the rules permit (`cheapest`).
     """
 
     fair_sharing: tuple[Strategy, ...] | None = None

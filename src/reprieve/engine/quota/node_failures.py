@@ -104,7 +104,7 @@ def replace_failed_nodes(holdings: Holdings, snapshot: Snapshot) -> tuple[list[E
         entry.outcome = Outcome.NODE_REPLACED
         entry.admission = _with(workload.admission, outcomes)
         holdings.hold(replace(workload, admission=entry.admission, unhealthy_nodes=()))
-        # What it leaves is nobody's in this cycle: its pods are there yet, and the node failed.
+        # Its old places are not free in this cycle: its pods are there yet, and the node failed.
         snapshot.place(_more(holder.placed, holdings.holders[key].placed), 1)
         replaced.append(entry)
     return replaced, failed
@@ -139,7 +139,7 @@ class NodeVictims:
     def make_way(self, entry: Entry) -> bool:
         """Find who is preempted for a workload without a replacement; `issued` are the new victims.
 
-        Return False where nobody does, and nobody is waited for.
+        Return False where no workload is preempted, and none is waited for.
 
         Raises:
             PlanRefused: a fault of ours.

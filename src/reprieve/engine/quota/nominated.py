@@ -1,6 +1,6 @@
 """What the head of each ClusterQueue was nominated with last, for as long as that holds.
 
-Every cycle takes the heads of all ClusterQueues, and one that goes back at once (it waits for its
+Every cycle pops the heads of all ClusterQueues, and one that is requeued at once (it waits for its
 victims, or its ClusterQueue is a strict one) is the head of the next cycle, too. What it is
 nominated with follows from
 
@@ -9,8 +9,8 @@ nominated with follows from
 3. who holds quota in its tree, and how much
 
 and from nothing else, so that where all three are as before it is as before. Heads that leave
-somebody alone for a time, or take the place of a slice, are looked at anew each time, and so are
-all where admission fair sharing orders candidates, as what that goes by changes with time. What
+candidates alone for a time, or replace a slice, are looked at anew each time, and so are all where
+admission fair sharing orders candidates, as the usage that it orders by changes with time. What
 fits as it is is known by its shape besides (`fitting`).
 
 Source: specification of the quota plane, sections 5, 6 and 7, which name nothing else.

@@ -1,8 +1,8 @@
 """Nomination: whether a head may be considered, its flavors, and who would be preempted for it.
 
 A head gets the full assignment, or a reduced one where only that helps. One whose targets were
-designated by another head of the cycle is looked at again as if those were gone (`again`). Source:
-specification of the quota plane, sections 5, 8.2 and 8.3.
+designated by another head of the cycle is looked at again as if those were evicted (`again`).
+Source: specification of the quota plane, sections 5, 8.2 and 8.3.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class Nominations:
     def again(self, entry: Entry, without: Snapshot, deferred: bool = True) -> Recomputation:
         """Nominate flavors again, as if everything designated were evicted.
 
-        `deferred`: what fits then fits only once these are gone.
+        `deferred`: what fits then fits only once these are evicted.
         """
         assert entry.assignment is not None
         who = self.preemptor(entry)
-        # A group is asked about by its first pod set, also for what only another of it requests.
+        # A group is queried by its first pod set, also for what only another of it requests.
         first = _first_of_groups(entry.workload.pod_sets)
         chosen = {
             (first[each.name], resource): choice.flavor
@@ -217,7 +217,7 @@ class Nominations:
         snapshot, only = self.snapshot, None
         entry.replaced = self.holdings.holders.get(workload.replaces)
         if entry.replaced is not None:
-            # A larger slice takes the place of the smaller one, on the same flavors.
+            # A larger slice replaces the smaller one, on the same flavors.
             snapshot, only = snapshot.without((entry.replaced,)), _flavors_of(entry.replaced)
             self.searched[workload.key] = snapshot
         oracle = SearchOracle(snapshot, who, self.pace)
@@ -242,7 +242,7 @@ class Nominations:
             full = entry.assignment if full is found else full
             found = entry.assignment
         if full.mode is Mode.NO_FIT and entry.resumed:
-            # It would be told of the last flavors alone, and of pod sets that fit others.
+            # It would state the last flavors alone, and pod sets that fit others.
             whole = Assigner(snapshot, workload, entry.queue, nobody, None, only, bool(only))
             entry.whole = whole.assign()
         good = found is not full or full.mode is Mode.FIT or bool(entry.targets)
@@ -313,8 +313,9 @@ class Nominations:
         """Return the first flavor whose nodes fit it, of one that was chosen by quota alone.
 
         Kueue looks at nodes only once a flavor is chosen, and preempts, or waits for ever, though
-        the next one has room. Only with profile `best`, and where the queue goes on to the next
-        flavor rather than preempt. Source: specification of topology-aware scheduling, section 9.
+        the next one has capacity. Only with profile `best`, and where the queue continues to the
+        next flavor rather than preempt. Source: specification of topology-aware scheduling, section
+        9.
         """
         assignment = entry.assignment
         if not self.settings.best or assignment is None or entry.replaced is not None:
@@ -383,7 +384,7 @@ def _attempt(
 ) -> tuple[Assignment, tuple[Target, ...]]:
     """Return the assignment, and who is preempted for it.
 
-    One that needs preemption has the places that it gets with its targets gone; without targets
+    One that needs preemption has the places that it gets with its targets evicted; without targets
     those that it would get if no topology had placed anything.
     """
     found = assigner.assign(counts)

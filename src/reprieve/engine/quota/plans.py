@@ -1,10 +1,10 @@
 """The plan that an entry of a cycle stands for, in the form that every plane's decisions have.
 
 The proof is one of quota: what the preemptor requests of each resource is no more than what its
-ClusterQueue has available, once the victims of plans before it in the cycle are gone, plus what its
-own victims hold of the same flavors. What is available to a queue never grows by more than what is
-released, so this follows from the search. By option each pod of the preemptor has found a node too,
-which is a proof of placement.
+ClusterQueue has available, once the victims of plans before it in the cycle are evicted, plus what
+its own victims hold of the same flavors. What is available to a queue never grows by more than what
+is released, so this follows from the search. By option each pod of the preemptor has found a node
+too, which is a proof of placement.
 
 Source: design ("Intent log and executor"); specification of the quota plane, section 9.
 """

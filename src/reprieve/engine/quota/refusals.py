@@ -1,25 +1,25 @@
 """What is refused once more without another search: no candidate could free enough for it.
 
 Whatever comes free has every shape of pending work looked at again, and most of it is refused as
-before. That a head has no chance can be told from two amounts: what its ClusterQueue could use if
-everybody went who may be preempted for it, and if only those of its own went. Both are worked out
+before. That a head has no chance is known from two amounts: what its ClusterQueue could use if all
+were evicted that may be preempted for it, and if only its own candidates were. Both are worked out
 once for each ClusterQueue, priority and state of the holdings, and are good for heads of all sizes:
 
-1. within its nominal quota: refused if it requests more than is free once all have gone
-2. beyond: others are preempted for what is within the nominal quota alone, so that it is refused
-if it
-   requests more than is free once its own have gone, and besides for more than is left of its
-   nominal quota then, or than is free once all have gone
-3. with `borrowWithinCohort`, or where age decides who is reclaimed, nothing can be told
+1. within its nominal quota: refused if it requests more than is free once all are evicted
+2. beyond: others are preempted for what is within the nominal quota alone, so that it is refused if
+   it requests more than is free once its own are evicted, and besides for more than is left of its
+   nominal quota then, or than is free once all are evicted
+3. with `borrowWithinCohort`, or where age decides who is reclaimed, nothing can be known
 
-Another ClusterQueue gives up what it borrows, its candidates going in their order until it borrows
-nothing any more. With fair sharing it gives up what it borrows beyond what the preemptor would
-borrow itself once its own have gone, in any order, so that the last to go may be the largest; so
-that is worked out for each head, where all of a tree borrow of one flavor-resource with one weight.
+Another ClusterQueue gives up what it borrows, its candidates being evicted in their order until it
+borrows nothing any more. With fair sharing it gives up what it borrows beyond what the preemptor
+would borrow itself once its own are evicted, in any order, so that the last victim may be the
+largest; so that is worked out for each head, where all of a tree borrow of one flavor-resource with
+one weight.
 
-Amounts are bounds from above: nobody is refused who would get its quota. What is told of the
+Amounts are bounds from above: no head is refused that would get its quota. What is reported of the
 refusal is the assignment of the first one, whose texts state what was missing then; so it is for
-those who decide and do not tell.
+callers that decide and do not report.
 
 It looks at heads that request one resource of one flavor, in a cohort without others below and
 without lending limits; about all else it knows nothing. Source: specification of the quota plane,
@@ -40,7 +40,7 @@ from reprieve.engine.quota.targets.candidates import Preemptor
 
 __all__ = ["Refusal", "Refusals"]
 
-# What a ClusterQueue may use once all candidates, or its own ones, have gone, and how much of its
+# What a ClusterQueue may use once all candidates, or its own ones, are evicted, and how much of its
 # own quota is left then.
 _Reach = tuple[int, int, int]
 _NOBODY = frozenset((Policy.NEVER, Policy.UNSET))
@@ -216,8 +216,8 @@ class Refusals:
         rules = holdings.configuration.cluster_queues[tree.names[queue]].preemption
         policy = rules.reclaim_within_cohort
         if policy is Policy.LOWER_OR_NEWER_EQUAL_PRIORITY or rules.borrows:
-            # Who is passed over, for its age or for a priority beyond that of who borrows, lets a
-            # later and larger one go in its place.
+            # A candidate that is spared, for its age or for a priority beyond the borrower's, may
+            # cause the eviction of a later and larger one.
             return None
         own, _ = self._all_of(holdings, queue, column, rules.within_cluster_queue, priority)
         given = 0

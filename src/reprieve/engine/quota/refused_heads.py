@@ -1,14 +1,14 @@
 """Cycles in which every head is refused once more: they are set aside, and nothing else follows.
 
 Where work waits, most cycles are such: something came free, and the first of each shape is looked
-at in vain. A cycle with all that belongs to one (heads taken, a snapshot, entries, their order) is
+at in vain. A cycle with all that belongs to one (popped heads, a snapshot, entries, their order) is
 spared where
 
-1. each head is refused again by what `refusals` knows, so that none is given anything and nobody
-   is preempted
+1. each head is refused again by what `refusals` knows, so that none is given anything and no
+   workload is preempted
 2. each is set aside with its shape, that is, its ClusterQueue is a BestEffortFIFO one, and no scan
    of flavors is left unfinished
-3. nobody is left alone for a time, of which it would have to be told
+3. no candidate is left alone for a time, which would have to be reported
 
 and what the queues know afterwards is what they would know after that cycle. As many as follow one
 another are spared together. Heads that cannot be considered at all are left to a cycle.
@@ -48,7 +48,7 @@ def set_aside_refused(
         queues: who waits; changed.
         now: the instant of the cycles.
         number: of the first cycle.
-        ledger: of who displaced whom, where the governor is asked.
+        ledger: of all displacements, where the governor is queried.
         refusals: of earlier cycles.
     """
     for spared in count():

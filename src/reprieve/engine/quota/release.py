@@ -1,25 +1,25 @@
 """Which idle work is evicted so that a workload gets its quota, and a node for every pod.
 
-Asked where the idle plane and the quota plane decide together. Units of idle work, oldest first,
-are taken from the snapshot of what holds quota until all pod sets of the workload get their flavors
-without preemption and, where nodes are looked at, every pod has one. Who can be reprieved is put
-back, the youngest first. The same is done from the smallest unit to the largest, with each unit
-alone, and with every set of up to seven units that holds fewer devices than the best so far; the
-set with the fewest devices is the answer, that of the oldest among equals.
+Used where the idle plane and the quota plane decide together. Units of idle work, oldest first, are
+removed from the snapshot of what holds quota until all pod sets of the workload get their flavors
+without preemption and, where nodes are looked at, every pod has one. Units that are not needed are
+reprieved, the youngest first. The same is done from the smallest unit to the largest, with each
+unit alone, and with every set of up to seven units that holds fewer devices than the best so far;
+the set with the fewest devices is the answer, that of the oldest among equals.
 
 A set that passes one half of the proof is refused: `QuotaOnly` where not all pods would have a
 node, `RoomOnly` where they would and quota lacks, with what lacks of it.
 
-Where no set is enough, and the rules of its queue find nobody either, pods count as gone that the
-scheduling plane may preempt for it once it has its quota: the idle work goes beside work of lower
-priority (`Release.mixed`). Budgets and protections are left out of account there.
+Where no set is enough, and the rules of its queue find no victims either, pods count as evicted
+that the scheduling plane may preempt for it once it has its quota: the idle work is evicted beside
+work of lower priority (`Release.mixed`). Budgets and protections are left out of account there.
 
-What is released is not promised to the workload by anybody: others wait for the same quota. So the
-cycles that follow are played, and where they do not admit the workload nobody goes.
+What is released is not promised to the workload: others wait for the same quota. So the cycles that
+follow are simulated, and where they do not admit the workload no work is evicted.
 
-Workloads for which idle work goes already come first: their victims are gone, and they hold what
-they request. While something that was evicted by quota still holds its own, nothing is decided,
-unless its eviction is refused.
+Workloads for which idle work is evicted already come first: their victims count as evicted, and
+they hold what they request. While something that was evicted by quota still holds its own, nothing
+is decided, unless its eviction is refused.
 
 Source: the design's "Where the planes meet".
 """
@@ -48,7 +48,7 @@ from reprieve.units.ids import Uid
 
 __all__ = ["IdleUnit", "NodeTest", "PassedHalf", "Promise", "Release", "Standing", "release"]
 
-#: How many of those that wait in the same cohort are asked about, by ClusterQueue.
+#: How many of those that wait in the same cohort are simulated, by ClusterQueue.
 _RIVALS: Final = 20
 _MOST_RIVALS: Final = 200  # of all of them
 #: How many units are tried alone.
@@ -63,7 +63,7 @@ _PREEMPTING: Final = Outcome.PREEMPTING
 class IdleUnit:
     """Idle work that is evicted as a whole.
 
-    `workloads`: keys of the Workloads whose quota is free once it has gone; `pods`: uids of its
+    `workloads`: keys of the Workloads whose quota is free once it is evicted; `pods`: uids of its
     pods; `devices`: how many it holds.
     """
 
@@ -91,11 +91,11 @@ class PassedHalf(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The answer. `units`: names, oldest first, empty with `why`; `waits`: ask again later.
+    """The answer. `units`: names, oldest first, empty with `why`; `waits`: query again later.
 
     `half`: of the proof that passes, where no work is evicted since the other one fails.
 
-    `placed`: every pod of the workload has a node with these gone; `mixed`: it has one once the
+    `placed`: every pod of the workload has a node with these evicted; `mixed`: it has one once the
     scheduling plane has preempted others for it as well.
     """
 
@@ -135,7 +135,7 @@ class NodeTest(Protocol):
     ) -> bool:
         """Whether all pods have a node without others; `keep`: they are, from now on.
 
-        `by_priority`: whoever a scheduler may preempt for them is gone, too.
+        `by_priority`: all pods that a scheduler may preempt for them are evicted, too.
         """
         ...
 
@@ -144,7 +144,7 @@ class NodeTest(Protocol):
 class Standing:
     """What is decided about: who holds quota, what waits, and the nodes it runs on.
 
-    `check`: what a cycle asks before it preempts by the rules of queues.
+    `check`: what a cycle evaluates before it preempts by the rules of queues.
     `refused`: uids of workloads whose eviction is refused, which do not give their quota back.
     """
 
@@ -392,8 +392,8 @@ class _Search:
     def first_served(self, units: Sequence[IdleUnit]) -> str:
         """Return who gets what these release instead of the workload; empty if it is the workload.
 
-        Played: a scheduler goes on with these gone, and with the first of each ClusterQueue of the
-        cohort waiting beside it.
+        Simulated: a scheduler continues with these evicted, and with the first of each ClusterQueue
+        of the cohort waiting beside it.
         """
         holdings, queues = self._played(units)
         queues.push(self.workload)

@@ -2,9 +2,9 @@
 
 Where no other node has capacity for them:
 
-1. Those that are evicted already are waited for, if the pods have nodes once they are gone.
-2. Else workloads of lower priority are preempted that the gang's ClusterQueue lets it preempt
-   (`withinClusterQueue`), and nobody of another one, since the gang requests no quota: the lowest
+1. Those that are evicted already are waited for, if the pods have nodes once they have ended.
+2. Else workloads of lower priority are preempted that the gang's ClusterQueue may preempt
+   (`withinClusterQueue`), and none of another one, since the gang requests no quota: the lowest
    top priority that is enough, of these a single one with the fewest pods, else the first that are
    enough in the order of candidates, without those that are not needed.
 

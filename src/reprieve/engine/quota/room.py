@@ -1,7 +1,7 @@
 """The capacity that a cycle still has for an entry when its turn comes.
 
-Who is to be preempted counts as gone, for the entry that it is preempted for and for those of its
-tree that come after it; nothing is preempted for two entries of one cycle. What an entry takes is
+A designated victim counts as evicted, for the entry that it is preempted for and for those of its
+tree that come after it; nothing is preempted for two entries of one cycle. What an entry uses is
 counted before the next one is looked at (`Snapshot.add_usage`), and what one waits for without
 victims is kept for it (`reserved_amounts`).
 

@@ -9,7 +9,7 @@ Classical, fixed at the start:
 
 Fair sharing, decided anew for every entry: in the tree of the next entry, every entry is counted in
 its own queue, one at a time, and the shares of the nodes from its queue up to below the root are
-noted. Each cohort then lets its best child through, up to the root:
+noted. Each cohort then passes its best child on, up to the root:
 
 1. with the gate PrioritizePreemptorWorkloads, those waiting for their own preemptions
 2. with the gate FairSharingPrioritizeNonBorrowing, a child that does not borrow what is requested

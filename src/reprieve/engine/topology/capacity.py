@@ -28,7 +28,7 @@ class Capacity:
 
     Attributes:
         tree: the domains.
-        meant: what the pods ask of them.
+        meant: what the pods request of them.
         need: how many slices of `meant.slicing.size` pods each.
         leaders: how many leaders, 0 or 1.
         counts: by level, from the widest.

@@ -1,6 +1,6 @@
 """From the domains that were chosen down to the leaves: how many pods each gets.
 
-Down to the level of the slices the children of all chosen domains are taken together; below it each
+Down to the level of the slices the children of all chosen domains are used together; below it each
 domain's own children share what it was given.
 
 Source: specification of topology-aware scheduling, section 4.5 (phase 2b).

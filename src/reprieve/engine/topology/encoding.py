@@ -2,7 +2,7 @@
 
 One slice of domains has, for each level, one value for all or a common prefix and suffix with what
 is left of each. With host names that share prefixes several slices may be shorter: the shorter form
-is taken.
+is used.
 
 Source: specification of topology-aware scheduling, section 1.5.
 """
@@ -54,7 +54,7 @@ def decoded(form: Mapping[str, Any]) -> TopologyAssignment:
     """Return the assignment that a form states, in the order of its parts.
 
     Raises:
-        TopologyEncodingError: it is not of that form, or its lists have other lengths than it says.
+        TopologyEncodingError: it is not of that form, or its lists have other lengths than stated.
     """
     try:
         return _decoded(form)

@@ -119,7 +119,7 @@ class PodsWanted:
     `requests` are those of one pod, without the pod itself. `request` None with `implied` is a pod
     set of a queue that has no other flavors. `affinity` are the required node selector terms, of
     which one must hold; None is no affinity. `previous` is what the slice of an elastic job had
-    that this one takes the place of.
+    that this one replaces.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """In which order domains are used, and which of several that suffice is the best fit.
 
-Least free takes the smallest domains first; best fit takes the largest first and, for the last one,
+Least free uses the smallest domains first; best fit uses the largest first and, for the last one,
 the smallest that suffices. Domains are numbered by their level values, so that a stable sort of
 ascending numbers breaks ties by these.
 
@@ -93,7 +93,7 @@ def chosen_in_turn(columns: Columns, entries: Ints, need: int, rules: Rules) -> 
     """Return which entries are used for `need` units, in order, and how many the last one gives.
 
     Without a leader: each gives all that it has until one has what is left; for that the best fit
-    among it and those after it is taken. Where all together have too little, all are returned, and
+    among it and those after it is chosen. Where all together have too little, all are returned, and
     what they lack is the negative of the number.
     """
     units = columns.units[entries]

@@ -2,8 +2,8 @@
 
 `Grounds` are the nodes of a cluster, and the pods on them that no topology has placed; trees are
 built of them once. `Places` add what is used by those who hold assignments, and change as these
-come and go. Flavors whose leaves are host names share the nodes: whatever uses a host through one
-of them is in use for all.
+are added and removed. Flavors whose leaves are host names share the nodes: whatever uses a host
+through one of them is in use for all.
 
 Source: specification of topology-aware scheduling, sections 2.2 to 2.4. The reference sees what
 others over the same nodes were given in a cycle only in the next one; here it is seen at once.

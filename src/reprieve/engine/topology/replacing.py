@@ -1,9 +1,9 @@
 """Where the pods of a failed node are placed, while those of the other nodes stay.
 
-The failed node's domain is taken out of the assignment and its pods are placed like others, inside
+The failed node's domain is removed from the assignment and its pods are placed like others, inside
 the domain that the request binds them to; the workload's own usage, that of the failed node
 included, still counts. No work is preempted for it. A failed node that has a taint which its pods
-tolerate for some seconds only could take them again, and gets none.
+tolerate for some seconds only could be chosen again, and gets none.
 
 Several failed nodes are replaced at once: first every slice that lost pods is filled up in its own
 domain, from the finest layer to the coarsest, and then the slices that are lost as a whole are

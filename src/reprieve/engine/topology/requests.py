@@ -21,7 +21,7 @@ class TopologyRequestError(ValueError):
 class Meant:
     """A request on the levels of a topology.
 
-    `required` states that one domain of `level` has to take all; `climbs` that wider levels are
+    `required` states that one domain of `level` has to hold all; `climbs` that wider levels are
     tried; `anywhere` that no level was requested.
     """
 

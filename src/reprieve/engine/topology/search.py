@@ -1,7 +1,7 @@
 """At which level the pods are placed, and in which of its domains.
 
-A required level has one domain that takes all; a preferred one is left for the next wider level
-where no domain does, and at the widest level several are taken.
+A required level has one domain that holds all; a preferred one is left for the next wider level
+where no domain does, and at the widest level several are used.
 
 Source: specification of topology-aware scheduling, section 4.4 (phase 2a).
 """
@@ -77,7 +77,7 @@ def find(
         need: slices.
         leaders: leaders.
         rules: how domains are chosen.
-        required: whether one domain of that level has to take all.
+        required: whether one domain of that level has to hold all.
         climbs: whether wider levels are tried.
     """
     columns = by_slices(counts[level])

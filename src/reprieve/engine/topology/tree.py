@@ -39,7 +39,7 @@ class Tree:
         parents: by level but the first, the number of each domain's parent.
         starts: by level but the last, where each domain's children begin, and their end.
         index: the number of a leaf by its key.
-        none: zeros, (leaves,) int64; nobody changes them.
+        none: zeros, (leaves,) int64; never changed.
         free: by resource, allocatable less what is no usage of topologies (leaves,) int64.
     """
 

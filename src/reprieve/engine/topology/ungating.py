@@ -2,7 +2,7 @@
 
 Where every pod has a rank the domains are handed out in the order of the ranks, so that neighbours
 are close to each other; where a pod has none, two have the same, or one that runs is not where its
-rank states, each domain takes the next pods until it is full.
+rank states, each domain gets the next pods until it is full.
 
 A rank comes from the number that the pod's controller gave it. Replicas that number their pods each
 anew have theirs one after the other, and of two pod sets that are placed together the numbers of
@@ -26,7 +26,7 @@ Values = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class PlacedPod:
-    """A pod of a pod set. `at` is where it was put, None while it is gated; `rank` None without."""
+    """A pod of a pod set. `at` is its domain, None while it is gated; `rank` None without."""
 
     key: str
     at: Values | None = None

@@ -1,8 +1,8 @@
 """Writes one Event after the other for the recorder: attempts, refusals, and what is dropped.
 
-An answer that may come otherwise is requested again a few times. A namespace that goes away, or in
-which nobody may write events, would refuse everything else that is said there, so that nothing more
-is sent for a while. Source: the API server's answers, 403 and, of a namespace that is gone, 404.
+A request whose answer may change is sent again a few times. A namespace that is being deleted, or
+in which this process may not write events, would refuse all other events there, so that nothing
+more is sent for a while. Source: the API server's answers, 403 and, of a deleted namespace, 404.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEPT: Final = 10_000
 class EventDelivery:
     """Delivers the events of one recorder; `dropped` counts those that are never written.
 
-    `report` is told once of each distinct trouble.
+    `report` is called once for each distinct trouble.
     """
 
     def __init__(self, client: Client, clock: Clock, report: Callable[[Exception], None]) -> None:
@@ -61,7 +61,7 @@ class EventDelivery:
         except AlreadyExists:
             pass  # An earlier attempt whose answer was lost.
         except (ApiError, UsageError) as error:
-            # Refused for good: no rights, a namespace that goes away, an unknown namespace.
+            # Refused for good: no rights, a namespace that is being deleted, an unknown namespace.
             if isinstance(error, (Forbidden, NotFound)):
                 self._refuse(namespace)
             self.drop(error)

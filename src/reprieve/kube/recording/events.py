@@ -1,15 +1,15 @@
 """The Event recorder, one of a process: reports, in events.k8s.io/v1, what was done and why.
 
 An event names an action and, where there is one, a related object; its time is `eventTime`, and the
-old fields stay empty. The same thing again within six minutes (same regarding with its
-resourceVersion, related, type, reason and action; of those that are told `apart` also note and
+old fields stay empty. The same event again within six minutes (same regarding with its
+resourceVersion, related, type, reason and action; of those that are recorded `apart` also note and
 annotations, since there each of them states something of its own) becomes the series of the first
 one, written at its first repetition and then at most once a minute. A note is cut where the API
-takes no more. Recording never waits or fails: what cannot be written, or is about a namespace that
-has refused events lately, is dropped and counted. Warnings go first, and all within a budget that
-is small while this process has other things to write; of a queue that is full the oldest event goes
-that is no warning. Source: client-go, tools/events/event_broadcaster.go; the design's "Processes
-and time".
+accepts no more. Recording never waits or fails: what cannot be written, or is about a namespace
+that has refused events lately, is dropped and counted. Warnings are sent first, and all within a
+budget that is small while this process has other things to write; of a queue that is full the
+oldest event is dropped that is no warning. Source: client-go, tools/events/event_broadcaster.go;
+the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Series:
 class EventRecorder:
     """Writes Events; `instance` names this process.
 
-    `report` is told once of each distinct trouble with writing.
+    `report` is called once for each distinct trouble with writing.
     """
 
     def __init__(

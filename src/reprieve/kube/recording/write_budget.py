@@ -1,10 +1,11 @@
 """How many writes of little weight are sent: many while it is quiet, few while others have much.
 
 What such a write costs the API server the others wait for, whatever the order in which they leave.
-So there are so many at once, and then so many per second: the smaller number while writes that go
-first come often, the larger one as soon as they do not. Nothing waits for ever: the smaller number
-is never none. Where the burst is used up, what may go in a quarter of a second goes together, so
-that this process wakes once for all of it: waking for each costs about as much as the write.
+So there are so many at once, and then so many per second: the smaller number while writes that are
+sent first come often, the larger one as soon as they do not. Nothing waits for ever: the smaller
+number is never none. Where the burst is used up, the writes that a quarter of a second allows are
+sent together, so that this process wakes once for all of it: waking for each costs about as much as
+the write.
 Source: the design's section "Processes and time".
 """
 
@@ -21,7 +22,7 @@ from kubeworld.units.durations import MILLISECOND, SECOND
 __all__ = ["Allowance", "WriteBudget"]
 
 _ONE: Final = SECOND  # a write, in units of which `per second` gives one in each nanosecond
-#: For how long those that may go are gathered.
+#: For how long those that may be sent are gathered.
 _GATHERED: Final = SECOND // 4
 
 
@@ -29,7 +30,7 @@ _GATHERED: Final = SECOND // 4
 class Allowance:
     """`burst` writes at once, then `quiet` or `busy` per second.
 
-    Busy is when more than `many` writes that go first were made in a second.
+    Busy is when more than `many` writes that are sent first were made in a second.
     """
 
     burst: int
@@ -49,7 +50,7 @@ class WriteBudget:
         self._filled = self._since = clock.monotonic()
         self._before = passed()
         self._busy = False
-        self._first = asyncio.Lock()  # of those who wait for their turn, held by the one that asks
+        self._first = asyncio.Lock()  # of those that wait for their turn, held by the next one
 
     @property
     def busy(self) -> bool:
@@ -65,7 +66,7 @@ class WriteBudget:
 
     async def turn(self) -> None:
         """Wait until one more may be sent, and count it; in the order of arrival."""
-        # One of them asks and the others wait for it: were all to ask, each write would wake all.
+        # One of them polls and the others wait for it: if all polled, each write would wake all.
         async with self._first:
             while wait := self._count():
                 await self._clock.sleep(wait)

@@ -42,9 +42,9 @@ __all__ = [
 
 VERSION: Final = 1
 ENCODING: Final = "zlib+base64"
-#: Most characters of `data` in one record: etcd takes objects of up to 1.5 MiB.
+#: Most characters of `data` in one record: etcd accepts objects of up to 1.5 MiB.
 DATA_LIMIT: Final = 512 * 1024
-#: Most bytes of JSON before compression, for the time that both ways take.
+#: Most bytes of JSON before compression, for the time that both ways need.
 JSON_LIMIT: Final = 32 * 1024 * 1024
 #: Most characters of `data` over all records of one run, each of which has its own copy.
 RUN_LIMIT: Final = 16 * 1024 * 1024

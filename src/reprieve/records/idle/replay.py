@@ -1,6 +1,6 @@
 """A recorded decision, made again: the plans it gives, and the answer for every candidate.
 
-`decode` trusts nothing: a record may have been cut off, edited, or come out of somebody's file.
+`decode` trusts nothing: a record may have been cut off, edited, or come from any file.
 Source: promises "Deterministic" and "Explained" of the design.
 """
 
@@ -58,7 +58,7 @@ class Role(StrEnum):
 
     VICTIM = "Victim"
     PREEMPTOR = "Preemptor"
-    DECLINED = "Declined"  # it got nobody, or stays
+    DECLINED = "Declined"  # it got no victims, or stays
     IN_FLIGHT = "InFlight"  # an earlier decision evicts it
 
 

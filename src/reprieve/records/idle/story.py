@@ -1,7 +1,7 @@
 """The story of one preemption, for people: the victims, the preemptor, and why all others stayed.
 
-Told from the record alone where its input is not there, and from the decision made again where it
-is. Pure: a record goes in, lines come out. Source: promise "Explained" of the design.
+Written from the record alone where its input is not there, and from the decision made again where
+it is. Pure: a record is the input, lines are the output. Source: promise "Explained" of the design.
 """
 
 from __future__ import annotations

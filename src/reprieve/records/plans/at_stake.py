@@ -1,8 +1,8 @@
 """What a plan costs whom: lineages and what they lose, as a record keeps it for each unit.
 
-Whoever commits a plan states it of each victim, while its objects are still there; the record keeps
-it with the first victim of each unit, so that the unit's story can be told from the record alone,
-by another process too. Source: specification of disruptions, section 6.
+The plane that commits a plan states it of each victim, while its objects are still there; the
+record keeps it with the first victim of each unit, so that the unit's story can be written from the
+record alone, by another process too. Source: specification of disruptions, section 6.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A victim is a line with its name and uid; what victims have in common, be it the reason, the name of
 its subject or what is guarded, is stated once in each part, so that each can be read by itself.
-`parts` reads what is written here. Pure: a spec goes in, specs of parts come out. Source: the
-design's "Intent log and executor".
+`parts` reads what is written here. Pure: a spec is the input, specs of parts are the output.
+Source: the design's "Intent log and executor".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BEFORE_LINEAGE: Final = 7  # fields of a `PartVictim`
 def packed(spec: PreemptionSpec, name: str, size: int) -> Iterator[PartSpec]:
     """Yield the parts of the record `name`, of at most `size` bytes each.
 
-    Those that hold anything: the first is empty where its room is too small.
+    Those that hold anything: the first is empty where its size limit is too small.
     """
     index = 0
     for part in _Content(spec, name, size).items():
@@ -188,8 +188,8 @@ class _Content:
 def _guards_apart(spec: PreemptionSpec) -> tuple[list[Guard], dict[str, list[str]]]:
     """Return the guards that are stated in full, and the phases of victims' subjects by uid.
 
-    What planes guard is at most one other object, and then victims in their order; all else is said
-    in full.
+    What planes guard is at most one other object, and then victims in their order; all else is
+    stated in full.
     """
     number = 0 if spec.guards and _about_a_victim(spec.guards[0], spec) else 1
     others, rest = spec.guards[:number], spec.guards[number:]

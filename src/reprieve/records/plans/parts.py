@@ -6,7 +6,7 @@ of its own, so that it can be left out without a victim, and victims, placement 
 others. How these are packed is in `packed_parts`.
 
 A part's name is made of its content and the time of the decision: writing it twice is harmless, and
-no later decision uses a part of an earlier one. Pure: specs go in and come out. Source: the
+no later decision uses a part of an earlier one. Pure: specs are input and output. Source: the
 design's "Intent log and executor".
 """
 
@@ -63,7 +63,7 @@ class PartsMissing(ReprieveError):
 class Sizes:
     """Most bytes of JSON of a spec: of a head, above which it is split, and of a part.
 
-    With its metadata and managed fields an object stays below 1 MiB, of 1.5 MiB that etcd takes.
+    With its metadata and managed fields an object stays below 1 MiB, of 1.5 MiB that etcd accepts.
     """
 
     head: int = 16 * 1024
@@ -184,7 +184,7 @@ def _input_apart(
 
 
 def _too_large(head: PreemptionSpec, sizes: Sizes) -> bool:
-    # No victim in full takes less than that: thousands need not be encoded to be counted.
+    # No victim in full has less than that: thousands need not be encoded to be counted.
     return len(head.victims) * 128 > sizes.head or len(msgspec.json.encode(head)) > sizes.head
 
 

@@ -1,6 +1,6 @@
 """The nodes that a preemption by quota depends on, as they stand in its stored input.
 
-Where a flavor has a topology, pods are placed on nodes, and whoever holds places there uses them,
+Where a flavor has a topology, pods are placed on nodes, and each holder of places there uses them,
 in whatever cohort. An input then holds the trees of all ClusterQueues that place pods, and of the
 nodes what the decision reads: the labels of levels, flavors and selectors, the resources that pods
 request, and taints. Source: promise "Explained" of the design; specification of topology-aware

@@ -2,7 +2,7 @@
 
 The wrapping is that of `record`; beside it stand the displacements (`records.displacements`).
 `data` holds a `QuotaInput`: the cohort tree of the preemptor's ClusterQueue as it was before the
-cycle, with all that held quota in it and the heads that were taken. What continues in other trees
+cycle, with all that held quota in it and the heads that were popped. What happens in other trees
 cannot change what is decided in this one. `restored` makes holdings and queues of it again, whose
 next cycle decides alike. Source: promise "Explained" of the design.
 """
@@ -55,11 +55,11 @@ class Head(msgspec.Struct, frozen=True):
     """A workload that the cycle popped from its ClusterQueue.
 
     `scan`: where an earlier scan of its flavors had stopped, by pod set and resource. `preempts`:
-    it was waiting for victims of its own. `refused`: why nodes would not have taken it; `proven`:
-    they would; `moved`: the flavor that it got in place of the first. `saves_since`: when it waited
-    for a save of its victims for the first time. `planned`: the places that earlier victims were
-    chosen for, by pod set, `plan_number` is larger for younger plans. `made`: what other planes
-    were to evict so that it had places.
+    it was waiting for victims of its own. `refused`: why nodes would not have accepted it;
+    `proven`: they would; `moved`: the flavor that it got in place of the first. `saves_since`: when
+    it waited for a save of its victims for the first time. `planned`: the places that earlier
+    victims were chosen for, by pod set, `plan_number` is larger for younger plans. `made`: what
+    other planes were to evict so that it had places.
     """
 
     cluster_queue: str
@@ -116,9 +116,9 @@ def inputs_of(
 ) -> dict[str, dict[str, Any]]:
     """Return the inputs of a cycle's preemptions, for `spec.input`, by the key of the preemptor.
 
-    `sampled` is asked of each head that got no quota whether its input is wanted, too. To be asked
-    before the next cycle. One that cannot be made is left out, as what cannot be explained later is
-    carried out all the same.
+    `sampled` is called for each head that got no quota, and returns whether its input is wanted,
+    too. To be called before the next cycle. One that cannot be made is left out, as what cannot be
+    explained later is carried out all the same.
     """
     inputs = {}
     # Who preempts in one tree has the holders of that tree in common.

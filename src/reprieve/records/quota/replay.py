@@ -48,7 +48,7 @@ class Standing(StrEnum):
     HEAD = "Head"  # of another ClusterQueue in the same cycle
     VICTIM = "Victim"
     GOING = "Going"  # it was preempted already, and its quota counts as free
-    ANOTHERS = "Anothers"  # an earlier head of this cycle takes it
+    ANOTHERS = "Anothers"  # an earlier head of this cycle preempts it
     UNRELATED = "Unrelated"  # it holds none of what the preemptor lacks
     POLICY = "Policy"  # the preemptor's ClusterQueue may not preempt it
     WITHIN_QUOTA = "WithinQuota"  # its queue, or a cohort on the way, uses no more than its own
@@ -60,7 +60,7 @@ class Standing(StrEnum):
 class QuotaAnswer:
     """What became of one workload.
 
-    `detail`: the reason of a victim, the setting that spares one, or what a head was told.
+    `detail`: the reason of a victim, the setting that spares one, or the message of a head.
     """
 
     key: str  # namespace/name

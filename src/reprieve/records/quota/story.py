@@ -1,7 +1,7 @@
 """The story of one preemption by quota, for people.
 
-Told from the record alone where its input is not there, and from the cycle run again where it is.
-Pure: a record goes in, lines come out. Source: promise "Explained" of the design.
+Written from the record alone where its input is not there, and from the cycle run again where it
+is. Pure: a record is the input, lines are the output. Source: promise "Explained" of the design.
 """
 
 from __future__ import annotations

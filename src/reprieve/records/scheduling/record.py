@@ -75,7 +75,7 @@ class Tables(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rows of kinds that are kept whole, each by namespace and name.
 
     `runtimes`: of Namespaces and PriorityClasses that state a minimum runtime, with kind and name.
-    `among`: the only pods that could be victims, where the unit was told some.
+    `among`: the only pods that could be victims, where the unit was given some.
     """
 
     namespaces: tuple[tuple[str, dict[str, str]], ...] = ()
@@ -129,7 +129,7 @@ class PlacedPods(msgspec.Struct, frozen=True):
     priorities: list[int]
     starts: list[int | None]
     flags: list[int]
-    checkpoints: list[int] = []  # empty where nobody stated when
+    checkpoints: list[int] = []  # empty where none was stated
     protections: list[tuple[int, str]] = []  # with the place in these lists
     min_runtimes: list[tuple[int, int]] = []  # likewise
     holds: list[tuple[int, _Held]] = []  # likewise
@@ -139,8 +139,8 @@ class SchedulingInput(msgspec.Struct, frozen=True):
     """Everything that the attempt depends on; `program` is Reprieve's version then.
 
     `nominations`: pod, node, priority, as they stood when the unit's turn came. `overdue`: victims
-    that did not end, with whose room nobody plans. `now`: Unix seconds of the decision, 0 where it
-    made no difference.
+    that did not end, with whose capacity no unit plans. `now`: Unix seconds of the decision, 0
+    where it made no difference.
     """
 
     unit: Unit

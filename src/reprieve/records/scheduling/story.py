@@ -1,7 +1,7 @@
 """The story of one preemption by a pod or a pod group, for people.
 
-Told from the record alone where its input is not there, and from the decision made again where it
-is. Pure: a record goes in, lines come out. Source: promise "Explained" of the design.
+Written from the record alone where its input is not there, and from the decision made again where
+it is. Pure: a record is the input, lines are the output. Source: promise "Explained" of the design.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Flavor assignment: which flavor each pod set gets, and whether that needs preemption.
 
-Pod sets are taken in order; for every resource that has no flavor yet the group that covers it is
-scanned from where the last scan stopped. The mode of a flavor is the worst over the resources of
-the group, by `is_preferred`; fungibility says whether the scan goes on after a flavor that would
-do.
+Pod sets are assigned in order; for every resource that has no flavor yet the group that covers it
+is scanned from where the last scan stopped. The mode of a flavor is the worst over the resources of
+the group, by `is_preferred`; fungibility states whether the scan continues after a flavor that
+would do.
 
 Source: specification of the quota plane, sections 5.1, 5.2 and 5.5.
 """
@@ -52,8 +52,8 @@ __all__ = ["Assigner", "in_order"]
 def in_order(resources: Iterable[str]) -> list[str]:
     """Return resources in the order in which flavors are looked for: by name.
 
-    Where several have none, the first of them is the one that the message names. The reference goes
-    through a map, so that there it is any of them.
+    Where several have none, the first of them is the one that the message names. The reference
+    iterates over a map, so that there it is any of them.
     """
     return sorted(resources)
 
@@ -75,7 +75,7 @@ class Assigner:
 
         Args:
             snapshot: the state; not changed.
-            workload: what asks.
+            workload: the one that requests quota.
             queue: index of its ClusterQueue.
             oracle: answers what preemption could do.
             bookmark: where the scans start; None from the first flavor.

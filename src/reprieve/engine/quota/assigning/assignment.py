@@ -49,7 +49,7 @@ class PreemptionMode(IntEnum):
 
 
 class Mode(StrEnum):
-    """The mode of an assignment. DeferredFit: fits once others' victims are gone."""
+    """The mode of an assignment. DeferredFit: fits once others' victims have ended."""
 
     NO_FIT = "NoFit"
     PREEMPT = "Preempt"
@@ -91,7 +91,7 @@ class Choice:
 class Considered:
     """One flavor that the scans of a pod set looked at, and what it would have needed.
 
-    `possibility` is what the oracle answered for it, None if it was not asked; of several answers
+    `possibility` is what the oracle answered for it, None if it was not queried; of several answers
     the worst. `level` is the highest borrowing level over the resources.
     """
 
@@ -108,7 +108,7 @@ class Considered:
 class PodSetAssignment:
     """What one pod set gets; without flavors for its requests it does not fit.
 
-    `topology` is where its pods go; where preemption is needed first, where they would go then.
+    `topology` is where its pods are placed; where preemption is needed first, where they would be.
     `delayed`: they get places once checks have provided the nodes.
     """
 
@@ -149,7 +149,7 @@ class PodSetAssignment:
 class Assignment:
     """Flavors for a whole workload. `usage` is by flavor-resource of the tree.
 
-    `lacks_places`: quota is free on them, and its pods have no capacity where their topology asks.
+    `lacks_places`: quota is free on them, and its pods have no capacity as their topology requires.
     """
 
     pod_sets: tuple[PodSetAssignment, ...]

@@ -1,8 +1,8 @@
 """What a head gets that fits as it is: known from others of its shape, without another scan.
 
-Where several heads ask for the same free room, all but one are looked at again in the next cycle,
-and most of what is ever admitted has the shape of something that was. With one flavor for each
-resource, and one flavor-resource requested in all, nothing is left to choose, so that the
+Where several heads request the same free capacity, all but one are looked at again in the next
+cycle, and most of what is ever admitted has the shape of something that was. With one flavor for
+each resource, and one flavor-resource requested in all, nothing is left to choose, so that the
 assignment of what fits follows from
 
 1. the shape and the names of the pod sets, and the ClusterQueue

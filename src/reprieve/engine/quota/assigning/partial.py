@@ -2,7 +2,7 @@
 
 With `delta = count - minCount` for each pod set and their sum D, step i of 0..D lowers each count
 by `delta * i / D` (integer division). The smallest step that fits is found by binary search, which
-takes for granted that what fits at a step fits at every later one.
+assumes that what fits at a step fits at every later one.
 
 Source: specification of the quota plane, section 5.6.
 """

@@ -4,7 +4,7 @@
 2. each transformation of a resource with amount q gives every output `q' * factor`, where q' is q
    times the amount of `multiply_by`, if that is requested; outputs of all inputs are summed, a
    negative sum counts as 0, and is added to what is requested of that resource anyway
-3. the resource itself stays (Retain) or goes (Replace)
+3. the resource itself stays (Retain) or is removed (Replace)
 
 Outputs are not transformed again. Amounts that are multiplied are whole units, rounded up.
 

@@ -3,7 +3,7 @@
 A flavor is chosen by quota alone. On the flavors that were chosen the pod sets that request a
 topology, or whose ClusterQueue has no other flavors, are assigned domains. Where quota fits but the
 nodes do not, the workload needs preemption; where they would not do either with all that topologies
-placed gone, it fits nowhere.
+placed evicted, it fits nowhere.
 
 Source: specification of topology-aware scheduling, sections 1.2, 5.1, 5.2 and 6.1 to 6.3.
 """

@@ -5,8 +5,8 @@ Its own `Never` protects only against its own workloads: what it borrows, others
 1. its own `withinClusterQueue` is not `Never`
 2. it may use more than its nominal quota, and another queue of the same tree reclaims
 
-It may use more than nominal if some flavor-resource has room above it (no borrowing limit of 0, and
-somebody lends), or if it does so already.
+It may use more than nominal if some flavor-resource has capacity above it (no borrowing limit of 0,
+and a ClusterQueue or cohort that lends), or if it does so already.
 
 Source: specification of the quota plane, section 10.7.
 """

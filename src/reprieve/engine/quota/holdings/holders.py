@@ -1,7 +1,7 @@
 """Who holds quota, and the order in which the holders of one ClusterQueue are preempted.
 
     1. lower effective priority first
-    2. the lower rank first, where somebody else's order gave one
+    2. the lower rank first, where the victim order of another scheduler gave one
     3. later quota reservation first; by option, the last save where that is later (`harm`)
     4. by option, idle ones first
     5. uid, then namespace/name
@@ -46,10 +46,10 @@ class Kind:
 class Holder:
     """A workload that holds quota.
 
-    `evicted` says that it is preempted already, `idle` that it is to be preferred as such, `since`
-    from when on its work counts as not saved. `held` are amounts by flavor-resource; `columns` the
-    flavor-resources of its flavors, also those of which it holds nothing; `devices` how many
-    devices that are; `placed` the places of its pods in flavors with a topology.
+    `evicted` states that it is preempted already, `idle` that it is to be preferred as such,
+    `since` from when on its work counts as not saved. `held` are amounts by flavor-resource;
+    `columns` the flavor-resources of its flavors, also those of which it holds nothing; `devices`
+    how many devices that are; `placed` the places of its pods in flavors with a topology.
     """
 
     workload: Workload

@@ -10,7 +10,7 @@ At a root, potential is the subtree's, and available what of it is not used.
 
 Nothing of `tree` is used but the numbers by which it calls nodes and flavor-resources. Quotas of a
 flavor-resource are worked out once, when a proof first requests them, and hold as long as the
-configuration does. What a ClusterQueue uses is taken as a snapshot has it; what its cohorts use is
+configuration does. What a ClusterQueue uses is read from a snapshot; what its cohorts use is
 compared with it by `understated`, and follows every change by the formula above.
 
 Source: specification of the quota plane, sections 2 and 3.
@@ -192,7 +192,7 @@ class Usage:
             return found
         if column < len(self._columns):
             return self._columns[column]
-        # Nobody had used any of it when the columns were copied.
+        # None of it was used when the columns were copied.
         return self._changed.setdefault(column, [0] * len(self._reckoning.parent))
 
     def change(self, column: int, amounts: Mapping[int, int]) -> None:

@@ -27,7 +27,7 @@ class Snapshot:
         local_queue_usage: what candidates' LocalQueues used, where admission fair sharing is on.
         reckoning: the quotas once more, for proofs.
         version: of the holdings that it is a copy of.
-        borrowers: what `borrowers` found out about it, shared as long as it goes for others, too.
+        borrowers: what `borrowers` found out about it, shared as long as it applies to others, too.
         places: the nodes of flavors with topologies, None where no flavor has one.
     """
 

@@ -1,9 +1,9 @@
 """What holds quota, kept up to date by one change at a time.
 
-`Holdings` belongs to whoever feeds it events. An admission or a release costs the depth of the tree
-plus one insertion into a sorted list (`holders`); nothing is rebuilt unless the configuration
-changes. A `Snapshot` copies the columns and shares the lists, which are copied before the next
-change.
+`Holdings` belongs to the caller that feeds it events. An admission or a release costs the depth of
+the tree plus one insertion into a sorted list (`holders`); nothing is rebuilt unless the
+configuration changes. A `Snapshot` copies the columns and shares the lists, which are copied before
+the next change.
 
 Source: specification of the quota plane, sections 2, 3.2 and 6.3.
 """
@@ -101,7 +101,7 @@ class Holdings:
         self._unhealthy, self._delayed = set(), set()
         for name in configuration.cluster_queues:
             self.generations[name] = self.generations.get(name, 0) + 1
-        # Those whose ClusterQueue was gone count again when it comes back.
+        # Those whose ClusterQueue was deleted count again when it comes back.
         homeless, self._homeless = self._homeless, {}
         for workload in (*workloads, *homeless.values()):
             self.hold(workload)

@@ -30,7 +30,7 @@ class Tree:
     Attributes:
         names: of the nodes; a ClusterQueue and a cohort may share one.
         queues, cohorts: index by name.
-        inactive: ClusterQueues that take part in no decision, with the reason.
+        inactive: ClusterQueues that are left out of all decisions, with the reason.
         parent: index of the parent, -1 for a root.
         path: from the node itself up to its root.
         child_queues, child_cohorts: active children, by name.

@@ -2,8 +2,9 @@
 
 Every pod set that has pods left gets all that its pods request together, with fewer pods than it
 has only down to its `minCount`, and for each resource a flavor of the first group of its
-ClusterQueue that covers it. A resource that no group covers may be left out where nobody requests
-any of it, or where the settings say so; a group that covers `pods` is asked for the number of pods.
+ClusterQueue that covers it. A resource that no group covers may be left out where none of it is
+requested, or where the settings state so; a group that covers `pods` gets the number of pods as the
+request.
 
 Source: specification of the quota plane, sections 2 and 5.
 """

@@ -1,11 +1,11 @@
 """Which pods have to be evicted for the pods of a workload, so that few devices are.
 
-Asked where the quota of a workload is free and the nodes have no capacity for it. On each node pods
+Used where the quota of a workload is free and the nodes have no capacity for it. On each node pods
 stay whose devices are the most that fit beside those that come. Pods that are all alike are divided
-among nodes so that the fewest devices go in all; others go one after the other to the node where
-the fewest devices more have to go. Of many nodes those that lack the fewest devices are looked at.
-Whole jobs and gangs, which go together, are not seen: it is an estimate. Source: the design's
-"Where the planes meet".
+among nodes so that the fewest devices are evicted in all; others are placed one after the other on
+the node where the fewest devices more have to be evicted. Of many nodes those that lack the fewest
+devices are looked at. Whole jobs and gangs, which are evicted together, are not seen: it is an
+estimate. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pods_to_evict(
 ) -> Leaving | None:
     """Return which of these pods are evicted; None where all of them are too few.
 
-    `wanted`: pods that wait, the largest first. `slots`: pods that may go, which are there.
+    `wanted`: pods that wait, the largest first. `slots`: pods that may be evicted and are there.
     `within`: (nodes,) where alone the pods may be placed. The simulation is left as it was.
     """
     before = simulation.checkpoint()
@@ -68,7 +68,7 @@ class _Board:
     there: dict[int, list[int]] = field(default_factory=dict)  # slots by node, most devices first
     gone: dict[int, list[int]] = field(default_factory=dict)  # slots by node
     held: I64 = field(init=False)  # (slots,) devices of each pod
-    used: I64 = field(init=False)  # (nodes, resources) with nobody gone
+    used: I64 = field(init=False)  # (nodes, resources) before any eviction
 
     def __post_init__(self) -> None:
         snapshot = self.simulation.snapshot

@@ -1,16 +1,16 @@
 """By option, no quota is preempted for what would still not fit on nodes.
 
 Quota is a sum, nodes are not: four GPUs that come free on four nodes are no node of four. Before
-anybody is evicted the whole preemptor is placed, in a copy of the nodes in which the pods of its
-victims are gone, as are those that leave anyway. Room is kept for those who were promised it:
-pods of other workloads that hold quota and have no node yet, nominated pods, and what this run has
+any eviction the whole preemptor is placed, in a copy of the nodes in which the pods of its victims
+are removed, as are those that leave anyway. Capacity is kept for those that were promised it: pods
+of other workloads that hold quota and have no node yet, nominated pods, and what this run has
 admitted or preempted for before.
 
-Pods go one after the other, the largest first, to the node with the least capacity left, so that a
-preemptor whose pods are not all alike may be refused although some arrangement exists. Checked are
-the filters that need nothing but the pod's template: node selector and affinity, taints, ports,
-resources, hard topology spread and required pod affinity. Volumes and devices are left to the
-scheduler, since claims are made for pods that exist.
+Pods are placed one after the other, the largest first, on the node with the least capacity left, so
+that a preemptor whose pods are not all alike may be refused although some arrangement exists.
+Checked are the filters that need nothing but the pod's template: node selector and affinity,
+taints, ports, resources, hard topology spread and required pod affinity. Volumes and devices are
+left to the scheduler, since claims are made for pods that exist.
 
 Source: issue contract of the quota plane ("beyond the reference").
 """
@@ -82,7 +82,7 @@ class NodeProof:
         now: the instant of the run.
         scheduler_preempts: the scheduler of this process may preempt pods of lower priority for
             the preemptor's once it has its quota; who fits after that is not refused.
-        reclaimable: pods of idle work, which may go for those of them that have `opted` in.
+        reclaimable: pods of idle work, which may be evicted for those of them that have `opted` in.
         moves: what fits gets another flavor where nodes have more capacity for it.
     """
 
@@ -122,7 +122,8 @@ class NodeProof:
     ) -> str:
         """Return why an entry's targets are not preempted; empty if all of its pods find a node.
 
-        Then the entry counts as proven, its pods keep their nodes, and the targets' pods are gone.
+        Then the entry counts as proven, its pods keep their nodes, and the targets' pods are
+        removed.
         """
         simulation = self._ready(holders, flavors)
         targets = {target.holder.key for target in entry.targets}
@@ -163,8 +164,8 @@ class NodeProof:
     ) -> bool:
         """Whether all pods of a workload have a node without the victims.
 
-        `keep`: they are gone from now on, and the pods keep their nodes. `by_priority`: all pods
-        that a scheduler may preempt for them, or that are idle, are gone as well.
+        `keep`: they stay removed from now on, and the pods keep their nodes. `by_priority`: all
+        pods that a scheduler may preempt for them, or that are idle, are removed as well.
         """
         simulation = self._ready(holders, flavors)
         leaving = self._there(gone)
@@ -209,7 +210,7 @@ class NodeProof:
         """Return the victims that give an entry places; nothing where that does not help.
 
         Only where the scheduler of this process evicts for it once it has its quota. `by_rules`:
-        victims of its queue's rules may go as well.
+        victims of its queue's rules may be evicted as well.
         """
         if not (self._moves and self._scheduler_preempts):
             return ()
@@ -276,9 +277,10 @@ class NodeProof:
     ) -> tuple[str, Assignment] | None:
         """Return the first other assignment whose pods nodes fit better; None: none.
 
-        Room that is free, or on its way, is more than room that idle work could make, that is more
-        than capacity that the scheduling plane could make as well, and that is more than none; of
-        equals in this those where fewer devices have to go. Else the entry keeps what it has.
+        Capacity that is free, or on its way, is more than capacity that idle work could make, that
+        is more than capacity that the scheduling plane could make as well, and that is more than
+        none; of equals in this those where fewer devices have to be evicted. Else the entry keeps
+        what it has.
         """
         if not self._moves or entry.assignment is None:
             return None
@@ -298,7 +300,8 @@ class NodeProof:
     ) -> tuple[int, int]:
         """Return how all pods get capacity, and how many devices are evicted for it.
 
-        0: there is room now; 1: with idle work gone; 2: with lower priorities gone as well; 3: not.
+        0: there is capacity now; 1: with idle work evicted; 2: with lower priorities evicted as
+        well; 3: not.
         """
         simulation = self._simulation
         assert simulation is not None
@@ -395,7 +398,7 @@ class NodeProof:
         if self._simulation is not None:
             self._promise(self._wanted(entry, flavors))
         elif entry.targets:
-            # What gets its quota is among the holders when somebody asks.
+            # What gets its quota is among the holders at the next query.
             self._promised.append(entry)
 
     def delays(self, entry: Entry) -> str:

@@ -1,9 +1,9 @@
 """What a proof of a preemption needs of places: where pods are placed without the victims.
 
-The plan says where the preemptor's pods are to go. That is held against the tree leaf by leaf: each
-pod set has all of its pods in it, in one domain where one is required, and every leaf has what its
-pods request. That no victim could stay is asked of the assignment once more, with that one victim
-where it was.
+The plan states where the preemptor's pods are placed. That is checked against the tree leaf by
+leaf: each pod set has all of its pods in it, in one domain where one is required, and every leaf
+has what its pods request. That no victim could stay is checked by assigning once more, with that
+one victim where it was.
 
 Source: promises "Feasible" and "Irreducible" of the design; specification of topology-aware
 scheduling, sections 4 and 6.1.

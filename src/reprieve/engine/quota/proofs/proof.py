@@ -1,9 +1,9 @@
 """An independent look at a preemption by quota before it is carried out.
 
-A plan is held against two states: the snapshot on which its victims were looked for, and the one
-that the cycle has by now, in which those before it have taken their quota. Nothing of the search is
-used, and no figure of the tree: quotas are worked out anew (`reckoning`), and what a victim holds,
-its priority and its timestamp are read from its Workload.
+A plan is checked against two states: the snapshot on which its victims were looked for, and the one
+that the cycle has by now, in which those before it have their quota. Nothing of the search is used,
+and no figure of the tree: quotas are worked out anew (`reckoning`), and what a victim holds, its
+priority and its timestamp are read from its Workload.
 
 Of the preemptor: it holds no quota; what is requested is what its pod sets need, on flavors that
 its ClusterQueue offers for them; something of it is *lacking*, which is worked out here.
@@ -13,30 +13,29 @@ by another plan, and is beyond its minimum runtime; the policy of the preemptor'
 permits it (`withinClusterQueue`, `reclaimWithinCohort`), and it has a flavor-resource that is
 lacking. One of another ClusterQueue is in the same tree, in an active queue. That queue, and every
 cohort below the lowest one that it shares with the preemptor, gives only while it uses more than
-its own: with all its victims gone but one it still does. In which order victims were taken is not
-known, since those that are reprieved leave no trace; one of them was the last.
+its own: with all its victims evicted but one it still does. In which order victims were chosen is
+not known, since those that are reprieved leave no trace; one of them was the last.
 
 Its reason is that of the rule. Classically: from the place in the hierarchy, and from
 `borrowWithinCohort` with its threshold. Who may be preempted only while the preemptor does not
 borrow is no victim if it would borrow. With fair sharing: reclamation is for a preemptor within its
 nominal quota, all others compare shares. A comparison was made at a moment that is not known
 either, so that it is required only that one of the configured inequalities could have held: with
-nobody of the victim's side gone but it, and on the preemptor's side everybody gone who may be
-preempted.
+no other victim of its side evicted, and on the preemptor's side all evicted that may be preempted.
 
-Of all victims together: once they are gone the preemptor fits, on the snapshot of the search, and
-on what the cycle has by now without those that are preempted already. And none of them could stay.
-The reference puts back, from the last taken to the first, whoever is not needed, but for the very
-last, without which it did not fit; room only grows by what goes, so no single victim can be put
-back afterwards, with or without fair sharing. That holds on the snapshot of the search and within
-the attempt (borrowing or not) that found the victims; other plans of the cycle may free what spares
-one, which the reference does not look for, and neither does this.
+Of all victims together: once they are evicted the preemptor fits, on the snapshot of the search,
+and on what the cycle has by now without those that are preempted already. And none of them could
+stay. The reference reprieves, from the last chosen to the first, each one that is not needed, but
+for the very last, without which it did not fit; capacity only grows with each eviction, so no
+single victim can be reprieved afterwards, with or without fair sharing. That holds on the snapshot
+of the search and within the attempt (borrowing or not) that found the victims; other plans of the
+cycle may free what spares one, which the reference does not look for, and neither does this.
 
-With profile `best` other victims may stand in the place of those that the reference takes: they may
+With profile `best` other victims may replace those that the reference chooses: they may
 not cost more (`proof_cost`).
 
-Not looked at: whether yet others should have been taken rather, whether pods tolerate a flavor, and
-pairs that are held back from each other, which are in nobody's snapshot.
+Not looked at: whether yet others should have been chosen rather, whether pods tolerate a flavor,
+and pairs that are held back from each other, which are in no snapshot.
 
 Source: promises "Feasible" and "Irreducible" of the design; specification of the quota plane,
 sections 3, 6, 7 and 8.3.

@@ -50,8 +50,8 @@ class Preempting:
     """One preemption: who requests what, by flavor-resource, at which ClusterQueue, for whom.
 
     `pod_sets` are the flavors and the numbers of pods from which the requests come; without them it
-    is not asked whether they are what the workload needs. `instead`: whom the victims spare, the
-    targets of the reference; empty where the victims are those. `places`: what pods ask of
+    is not checked whether they are what the workload needs. `instead`: whom the victims spare, the
+    targets of the reference; empty where the victims are those. `places`: what pods request of
     topologies, None where they request nothing of it.
     """
 
@@ -103,7 +103,7 @@ class ProofState:
             if amount > self.before.available(plan.queue, column)
         }
         self.places = _places(plan, searched)
-        #: Whether the preemptor would get all that it requests with nobody gone.
+        #: Whether the preemptor would get all that it requests without any eviction.
         self.lacks = bool(lacking) or (self.places is not None and self.places.lacks())
         if plan.places is not None:
             lacking |= {searched.tree.column(pair) for pair in _with_places(plan)}

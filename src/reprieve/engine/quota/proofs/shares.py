@@ -1,10 +1,11 @@
 """Whether a comparison of shares could have made a victim, in the state that speaks most for it.
 
-The search compares while it collects victims, and some of them are put back at the end, so that the
-moment of a comparison is not known from a plan. Shares only fall as victims go. So the other side
-is taken as it was, without this victim where the strategy states it, and the preemptor's side with
-the preemptor and without the victims of the plan; if that does not do, without everybody there who
-may be preempted. A victim that is refused in this state was not permitted in any other.
+The search compares while it collects victims, and some of them are reprieved at the end, so that
+the moment of a comparison is not known from a plan. Shares only fall as victims are evicted. So the
+other side is used as it was, without this victim where the strategy states it, and the preemptor's
+side with the preemptor and without the victims of the plan; if that does not suffice, without all
+workloads there that may be preempted. A victim that is refused in this state was not permitted in
+any other.
 
 Source: specification of the quota plane, sections 3.5, 7.2 and 7.3.
 """

@@ -3,8 +3,8 @@
 A ClusterQueue counts where it and every cohort between it and the common ancestor exceed their
 quota of what is needed. Their lists are gathered from the queues up, and what is known of a node
 for one flavor-resource is kept from search to search, and from snapshot to snapshot, until a holder
-below it comes, goes or changes (`state`): a cycle searches once for each resource and flavor of
-each head, and little has changed since the last one.
+below it is added, removed or changed (`state`): a cycle searches once for each resource and flavor
+of each head, and little has changed since the last one.
 
 In sequence: the cohort's own queues by name, then its cohorts, the last name first.
 

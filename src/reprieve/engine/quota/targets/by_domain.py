@@ -1,18 +1,19 @@
 """Chooses the victims of a workload with places by the domain that they free (profile `best`).
 
-The search of the reference takes candidates in their order until the pods fit somewhere, so that
+The search of the reference chooses candidates in their order until the pods fit somewhere, so that
 its victims may stand in several domains, of which one alone would do. Here each domain of the
 wanted level, and where wider ones do, too, of those, is looked at by itself:
 
 1. its candidates in their order, then the others, until the workload has its quota and its places
 2. those without whom it has them, too, are reprieved
 3. of its candidates alone, sets of no more members that cost less are tried (`fewer_victims`)
-4. of all domains the set is taken that costs least (`victim_costs`), then the one with the fewest
+4. of all domains the set is chosen that costs least (`victim_costs`), then the one with the fewest
    pods, then the narrower level, then the domain whose values come first
 
-Domains that would have no room with all candidates gone are left out; the others are tried in the
-order of how few pods they lack. Effort is counted in placements, so that the answer depends on no
-clock: the best set so far, and the reference's if none is cheaper, come back when it is used up.
+Domains that would have no capacity with all candidates evicted are left out; the others are tried
+in the order of how few pods they lack. Effort is counted in placements, so that the answer depends
+on no clock: the best set so far, and the reference's if none is cheaper, come back when it is used
+up.
 
 Source: specification of topology-aware scheduling, section 9 (1).
 """

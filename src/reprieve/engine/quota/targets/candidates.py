@@ -7,7 +7,7 @@ The order of candidates, first difference decides:
 3. with admission fair sharing, for two of one ClusterQueue and different LocalQueues: the higher
    usage of the LocalQueue first
 4. lower effective priority first
-5. the lower rank first, where somebody else's order gave one
+5. the lower rank first, where the victim order of another scheduler gave one
 6. later quota reservation first; without a reservation it counts as made now
 7. by option, idle ones first
 8. uid
@@ -47,8 +47,8 @@ __all__ = [
 class Preemptor:
     """The workload that needs capacity: what the policies compare.
 
-    `spares` tells whom it leaves alone (`protection`), None where it may take all. `holds` tells
-    it likewise of those alone that would be taken next.
+    `spares` states which candidates it may not preempt (`protection`), None where it may preempt
+    all. `holds` states the same of those alone that would be chosen next.
     """
 
     workload: Workload

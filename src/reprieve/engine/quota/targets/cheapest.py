@@ -1,8 +1,8 @@
 """Chooses the least costly victims of a preemption by quota where the profile is `best`.
 
-The search of the reference comes first: whether anybody may go, for whom, and on which flavors is
-decided by it alone. Among the sets that the same rules permit (`permitted`) the cheapest one is
-taken then; smaller is better, the first difference decides:
+The search of the reference comes first: whether any workload may be evicted, for which preemptor,
+and on which flavors is decided by it alone. Among the sets that the same rules permit (`permitted`)
+the cheapest one is chosen then; smaller is better, the first difference decides:
 
 1. the highest effective priority among those that do not leave already
 2. with `harmOrder`, the device-seconds that are lost; idle work loses none with `idleFirst`
@@ -10,12 +10,12 @@ taken then; smaller is better, the first difference decides:
 4. those that leave already, which cost nothing else
 5. the order of candidates
 
-Workloads of one ClusterQueue that hold the same are alike, and of those the cheapest go. So many of
-each kind are tried, the kinds that give most for their cost first (branch and bound): what is still
-lacking costs at least as much as parts of the cheapest kinds. Effort is counted in steps, so that
-the answer depends on no clock; the best set so far, and the victims of the reference if none is
-cheaper, come back when it is used up. Source: specification of the quota plane, sections 6 and 7;
-KEP-5710, "Future extensions".
+Workloads of one ClusterQueue that hold the same are alike, and of those the cheapest are evicted.
+So many of each kind are tried, the kinds that give most for their cost first (branch and bound):
+what is still lacking costs at least as much as parts of the cheapest kinds. Effort is counted in
+steps, so that the answer depends on no clock; the best set so far, and the victims of the reference
+if none is cheaper, come back when it is used up. Source: specification of the quota plane, sections
+6 and 7; KEP-5710, "Future extensions".
 """
 
 from __future__ import annotations

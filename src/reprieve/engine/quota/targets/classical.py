@@ -2,13 +2,13 @@
 
 Candidates are the preemptor's own queue, and the queues of the tree that use more than their own,
 walked from its parent to the root. Those found where the preemptor's side has capacity of its own
-(*advantage*) form the hierarchy list, the others the priority list. A candidate is taken only while
-its queue, and every cohort between it and the common ancestor, still exceed their quota. Up to two
-attempts are made, with and without borrowing; the first that fits is then filled back: every victim
-but the last is reprieved if the preemptor still fits without it.
+(*advantage*) form the hierarchy list, the others the priority list. A candidate is chosen only
+while its queue, and every cohort between it and the common ancestor, still exceed their quota. Up
+to two attempts are made, with and without borrowing; the first that fits is then filled back: every
+victim but the last is reprieved if the preemptor still fits without it.
 
 A search works on copies of the columns that it needs and reads the sorted lists from their front,
-so what it costs is what it takes, not what there is.
+so its cost follows from what it reads, not from what there is.
 
 Source: specification of the quota plane, section 6.
 """
@@ -64,8 +64,8 @@ class Source:
     """Candidates of one kind: lists of rows, each in order.
 
     Their queues, and the cohorts below the common ancestor `top`, must all exceed their quota for
-    one to be taken; for the preemptor's own queue `top` is that. While the preemptor borrows, only
-    candidates with a priority below `limit` are allowed (None: all); below it they are taken as
+    one to be chosen; for the preemptor's own queue `top` is that. While the preemptor borrows, only
+    candidates with a priority below `limit` are allowed (None: all); below it they are chosen as
     `reason`, others as reclamation.
     """
 
@@ -114,7 +114,7 @@ def classical_targets(
 ) -> Found | None:
     """Return who is preempted for `requests` by flavor-resource, or None.
 
-    `need` are the flavor-resources that need preemption; `places` tells whether the preemptor's
+    `need` are the flavor-resources that need preemption; `places` states whether the preemptor's
     pods get places, None where they request none.
     """
     candidates = candidates_of(snapshot, who, requests, need)
@@ -311,7 +311,7 @@ def _attempt(
     for row, source, ended in in_turn(snapshot, who, candidates, borrow):
         holder = row[4]
         if not _all_over(limits, tree.path[holder.queue], source.top):
-            # Usage only falls, so none of its later candidates can be taken either.
+            # Usage only falls, so none of its later candidates can be chosen either.
             ended.append(True)
             continue
         subtract(tree, usage, holder)
@@ -347,7 +347,7 @@ def _merged(
 ) -> Iterator[tuple[Row, Source, list[bool]]]:
     """Yield the sources' candidates in one order; one whose list is marked ends its rows early.
 
-    Equal uids, which only made-up workloads have, go by the nearness of the common ancestor.
+    Equal uids, which only made-up workloads have, are ordered by nearness of the common ancestor.
     """
     heap: list[tuple[tuple[int, int, str], int, int, int, Sequence[Row], Source]] = []
     for source in sources:

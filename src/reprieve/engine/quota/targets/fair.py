@@ -1,12 +1,12 @@
 """Preemption with fair sharing: victims come from the queues with the highest shares.
 
 The incoming workload is counted in its own queue first, so every share includes it. A walk down the
-tree yields the ClusterQueue to take from next: at each cohort the child with the highest share, a
-cohort before a queue of the same share. A candidate of the preemptor's own queue, and any while the
-preemptor stays within its nominal quota, is taken without a comparison. Otherwise the share of the
-preemptor's side below the lowest common cohort is compared with the other side's:
+tree yields the ClusterQueue to preempt from next: at each cohort the child with the highest share,
+a cohort before a queue of the same share. A candidate of the preemptor's own queue, and any while
+the preemptor stays within its nominal quota, is chosen without a comparison. Otherwise the share of
+the preemptor's side below the lowest common cohort is compared with the other side's:
 
-* `LessThanOrEqualToFinalShare`: with the other side's share once the candidate is gone (<=)
+* `LessThanOrEqualToFinalShare`: with the other side's share once the candidate is evicted (<=)
 * `LessThanInitialShare`: with the other side's share before (<)
 
 One success leaves the queue, since shares have changed. With two strategies, queues whose
@@ -162,7 +162,7 @@ def fair_targets(
 ) -> Found | None:
     """Return who is preempted for `requests` by flavor-resource, or None.
 
-    `need` are the flavor-resources that need preemption; `places` tells whether the preemptor's
+    `need` are the flavor-resources that need preemption; `places` states whether the preemptor's
     pods get places, None where they request none.
     """
     pending = fair_candidates(snapshot, who, need)
@@ -333,7 +333,7 @@ def _chained(
     others: Sequence[Sequence[Row]],
     holds: Callable[[Holder], bool] | None,
 ) -> Iterator[Row]:
-    if evicted:  # they go anyway
+    if evicted:  # they leave anyway
         yield from _in_order(snapshot, own, evicted)
     rows = _in_order(snapshot, own, others)
     if holds is None:

@@ -1,8 +1,8 @@
 """Which sets of candidates may free one domain, before any of them is tried.
 
-How many more pods a leaf fits with a candidate gone is at most what the candidate uses there of the
-resource that the leaf is short of, in pods, rounded up. Sets whose members do not add up to what
-the domain lacks are left out, so that few of those that cost less have to be tried at all.
+How many more pods a leaf fits with a candidate evicted is at most what the candidate uses there of
+the resource that the leaf is short of, in pods, rounded up. Sets whose members do not add up to
+what the domain lacks are left out, so that few of those that cost less have to be tried at all.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Only with the option `harmOrder`. Work loses the time since its last save, or since it got its quota
 where it has not saved since, times its devices (`engine.lost_work`). Per device that frees that is
-the time alone, so that the later save goes first, and the order of any two does not change while
-neither saves: it takes the place of the reservation in the order of candidates (`state`), below
+the time alone, so that the later save is evicted first, and the order of any two does not change
+while neither saves: it replaces the reservation in the order of candidates (`state`), below
 priority and everything else that stands above it.
 
 Who is to be preempted and states when its next save is to be good may be worth waiting for. The
@@ -12,19 +12,20 @@ they lose less then is more than a fifth of the device time that is waited for. 
 all devices that come free or are requested, whichever are more: who else waits for those of a wide
 victim waits, too, however narrow the preemptor. It waits like one whose victims are on their way.
 
-How long that may take in all follows from what the victims say: a third more than the longest time
-between two saves of theirs, within the bound `maxSaveWait`. Who saves every half hour is at its
-next save within that time, and a preemptor does not wait for the hour of another one.
+How long that may last in all follows from what the victims state: a third more than the longest
+time between two saves of theirs, within the bound `maxSaveWait`. Who saves every half hour is at
+its next save within that time, and a preemptor does not wait for the hour of another one.
 
 Work that would be given notice counts as losing what it is expected to lose with it
-(`engine.notice.expected`), so that it goes before others that lose more, and its save is waited for
-only where notice spares less.
+(`engine.notice.expected`), so that it is evicted before others that lose more, and its save is
+waited for only where notice spares less.
 
-Nobody is safe for that: a save that is overdue is not waited for, and who has saved goes first; who
-saves seldom is not waited for long, as the wait costs more than it gains. And a preemptor waits no
-longer than that for all saves together, from the first that it waited for until it has its
-quota: one save after the other may seem worth it, by others' choice or because another victim is
-found each time. Source: KEP-5710, "Future extensions"; the quota plane's own options.
+No workload is safe for that: a save that is overdue is not waited for, and a workload that has
+saved is evicted first; one that saves seldom is not waited for long, as the wait costs more than it
+gains. And a preemptor waits no longer than that for all saves together, from the first that it
+waited for until it has its quota: one save after the other may seem worth it, by others' choice or
+because another victim is found each time. Source: KEP-5710, "Future extensions"; the quota plane's
+own options.
 """
 
 from __future__ import annotations

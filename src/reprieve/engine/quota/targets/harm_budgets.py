@@ -1,6 +1,6 @@
 """The quota plane and harm budgets: whom they spare from a workload, and which plans they refuse.
 
-Asked are the accounts that all planes share (`Governor.harm`), for each candidate and for the
+The accounts that all planes share (`Governor.harm`) are queried for each candidate and for the
 targets of an entry together. A ClusterQueue within its own nominal quota is refused for a bounded
 time alone (`HarmAccounts.reclaimed`). Targets that exceed an account together are refused once; of
 that account the next cycle may choose those alone that fit.
@@ -33,8 +33,8 @@ _FEW: Final = 500  # copied, since most of them are what this search looks at, t
 class Answers(dict[Holder, bool]):
     """Whether budgets spare candidates: each is checked once, while a search often looks at it.
 
-    Nearly all budgets have room, so that little is read of most candidates, and nothing of those
-    that an earlier decision found to fit until after now. `ask` is asked about the others.
+    Nearly all budgets have something left, so that little is read of most candidates, and nothing
+    of those that an earlier decision found to fit until after now. `ask` is called for the others.
     """
 
     def __init__(self, harm: QuotaHarm, ask: Callable[[Holder], bool]) -> None:
@@ -47,7 +47,7 @@ class Answers(dict[Holder, bool]):
         self._latest, self._until = harm.now + SECOND, until + SECOND
 
     def __missing__(self, holder: Holder) -> bool:
-        found = False  # what is evicted goes anyway
+        found = False  # what is evicted leaves anyway
         if holder not in self._lasting and not holder.evicted:
             room, since = self._rooms.get(holder.kind, UNKNOWN), holder.since
             if not room >= 0 < self._latest - since:
@@ -99,7 +99,7 @@ class QuotaHarm:
             return self._spared(holder)
 
     def _spared(self, holder: Holder) -> BudgetHold | None:
-        # The lineage plays no role where there is room.
+        # The lineage plays no role where the account has enough left.
         kind = holder.kind
         side = HarmSide(kind.tenant, kind.queue, kind.priority)
         room = self._rooms.ask(kind, Harm(self.now, "quota", side, self._asks))
@@ -138,7 +138,7 @@ def refused_by_budgets(
     """Return which account the targets exceed together, and remember which of them fit.
 
     None where they exceed none, or where the preemptor has waited for its own nominal quota for as
-    long as the budget lets it wait; nothing is remembered then.
+    long as the budget makes it wait; nothing is remembered then.
     """
     accounts, key = ledger.governor.harm, who.workload.key
     if not accounts:

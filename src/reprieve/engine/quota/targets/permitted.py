@@ -1,16 +1,16 @@
 """Which sets of workloads a preemptor may evict together: the rules without the order.
 
-Each candidate is one that the algorithm of the settings would consider. A set may go if there is an
-order in which each of its members is taken rightly, all before it being gone:
+Each candidate is one that the algorithm of the settings would consider. A set may be evicted if
+there is an order in which each member is chosen by the rules, with all before it evicted:
 
 * Classically, while its ClusterQueue and every cohort below the one that it shares with the
   preemptor use more than their own of something that is lacking. Usage only falls, so that the last
-  member is looked for first: one that is taken rightly after all others stays so when some of these
-  stay. A set that may go may therefore lose any member.
+  member is looked for first: one that the rules permit after all others stays so when some of these
+  stay. A set that may be evicted may therefore lose any member.
 * With fair sharing ClusterQueues pay for whom the tournament named them, and no others. Within its
   nominal quota the preemptor compares nothing; else the inequality of the first strategy holds when
-  the member is taken, and its queue borrows. Members of the preemptor's own queue go first, then
-  those of the nearest cohorts, since these lower its share the most.
+  the member is chosen, and its queue borrows. Members of the preemptor's own queue are chosen
+  first, then those of the nearest cohorts, since these lower its share the most.
 
 Source: specification of the quota plane, sections 6 and 7.
 """

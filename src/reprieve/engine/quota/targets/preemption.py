@@ -1,7 +1,7 @@
 """Target search: the algorithm that the settings choose, and the oracle built on it.
 
-The oracle answers, for a single flavor-resource, whether preemption could make room and whether the
-workload would still borrow then. It looks at that flavor-resource only, so the mode it leads to
+The oracle answers, for a single flavor-resource, whether preemption could free enough and whether
+the workload would still borrow then. It looks at that flavor-resource only, so the mode it leads to
 does not promise that a search for the whole workload finds targets.
 
 Source: specification of the quota plane, sections 5.3, 6 and 7.
@@ -53,7 +53,7 @@ def find_targets(
     """Return the victims for `requests`, None when none may be or it would not help.
 
     Amounts are by flavor-resource; `need` are those that do not fit without preemption; `places`
-    tells whether pods get places, None where they request none.
+    states whether pods get places, None where they request none.
     """
     wanted = {column: amount for column, amount in requests.items() if amount}
     if snapshot.settings.fair_sharing is not None:

@@ -2,14 +2,14 @@
 
 1. a workload that has not held its quota for its minimum runtime yet: one for preemption within its
    ClusterQueue, one for reclamation by others
-2. with a memory of displacements, whom the governor of disruptions holds, so that nobody takes
-   turns for ever
+2. with a memory of displacements, a workload that the governor of disruptions holds, so that two
+   workloads do not displace each other for ever
 
 3. with the same memory, one whose eviction was refused
 4. whom a harm budget spares that is used up
 
-What is evicted already is not spared by 1 and 2: it goes anyway. All end by time alone, so that
-whoever was refused because of them has to be tried again then (`Spared.until`).
+What is evicted already is not spared by 1 and 2: it leaves anyway. All end by time alone, so that a
+workload that was refused because of them has to be tried again then (`Spared.until`).
 
 Source: the quota plane's own options; specification of disruptions, section 4.
 """
@@ -108,10 +108,10 @@ class Spared:
 
     `young` are keys of workloads within their minimum runtime, `paired` of those that the governor
     holds, by the rules in `rules`; `until` is when the first of them may be preempted, None without
-    any. `known_by`: by what those are known about whom the governor is asked, None for all;
+    any. `known_by`: the identities of those for which the governor is queried, None for all;
     `runtimes`: whether anything has a minimum runtime. `harm`: harm budgets, where there are any;
-    `budgets`: the names of those that spare somebody. `early`: whether anything but budgets may
-    spare somebody, which is asked about all candidates.
+    `budgets`: the names of those that spare a candidate. `early`: whether anything but budgets may
+    spare one, which is checked for all candidates.
     """
 
     who: Preemptor
@@ -254,7 +254,7 @@ def protected(
         now: the instant of the decision.
         runtimes: whether anything has a minimum runtime.
         ledger: of who displaced whom, None where no work is held for it.
-        causes: what lets workloads preempt each other now; None where the ledger says who is held.
+        causes: what allows workloads to preempt each other now; None where the ledger states holds.
     """
     paired = ledger
     known_by = None if ledger is None else ledger.known_by(who.workload, now)
@@ -274,7 +274,7 @@ def protected(
 def sparing(who: Preemptor, spared: Spared) -> Preemptor:
     """Return a preemptor that leaves these alone.
 
-    Budgets are asked about those alone that would be taken next: there may be thousands of both.
+    Budgets are checked for those alone that would be chosen next: there may be thousands of both.
     """
     holds = None
     if spared.harm is not None:

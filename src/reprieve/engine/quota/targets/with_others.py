@@ -1,19 +1,19 @@
 """Searches the domain that loses victims of a queue's rules and pods in no queue together.
 
-Asked where neither the rules of queues nor other planes alone free places for a workload. Each
-domain that would have capacity with both gone is looked at by itself:
+Used where neither the rules of queues nor other planes alone free places for a workload. Each
+domain that would have capacity with both evicted is looked at by itself:
 
-1. its victims by the rules, as if all other pods that may go had left it
-2. of these other pods those that nodes need gone, with exactly these victims gone
+1. its victims by the rules, as if all other pods that may be evicted had left it
+2. of these other pods those that have to leave the nodes, with exactly these victims evicted
 3. the victims again, as if exactly these pods had left
 
-Of all domains the one is taken where idle work alone goes beside the victims, then where lower
-priorities do as well, then where the fewest devices go in all. There pods stay, those with the most
-devices first, in whose place victims by the rules hold fewer devices.
+Of all domains the one is chosen where idle work alone is evicted beside the victims, then where
+lower priorities are as well, then where the fewest devices are evicted in all. There pods stay,
+those with the most devices first, in whose place victims by the rules hold fewer devices.
 
-What comes back are the pods. With them gone the rules alone decide (`ByRules`), so that a cycle,
-its proof and its record all see one decision. Source: specification of topology-aware scheduling,
-section 9; the design's "Where the planes meet".
+What is returned are the pods. With them evicted the rules alone decide (`ByRules`), so that a
+cycle, its proof and its record all see one decision. Source: specification of topology-aware
+scheduling, section 9; the design's "Where the planes meet".
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Final
 
 __all__ = ["Alike", "Pending", "Row"]
 
-#: So many times more rows are merged faster by putting the others into them one by one.
+#: So many times more rows are merged faster by inserting the others into them one by one.
 _FEW: Final = 8
 
 # (minus the effective priority, timestamp, uid, key)
@@ -26,8 +26,8 @@ Row = tuple[int, int, str, str]
 class Alike:
     """Workloads of one shape, in order: those that are queued, and those set aside.
 
-    `hopeless` states that what comes later of this shape is set aside as well; `number` tells the
-    shapes of a queue apart.
+    `hopeless` states that what comes later of this shape is set aside as well; `number` identifies
+    one of the shapes of a queue.
     """
 
     number: int
@@ -43,8 +43,8 @@ class Pending:
     Attributes:
         preemptor: key of the workload whose preemptions are in flight.
         backing: keys of those that wait for the end of their backoff.
-        popped: heads taken so far.
-        flushed: heads that had been taken at the last flush.
+        popped: heads popped so far.
+        flushed: heads that had been popped at the last flush.
     """
 
     preemptor: str = ""

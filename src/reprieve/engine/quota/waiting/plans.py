@@ -1,6 +1,6 @@
 """The places that victims were chosen for, by the workload that waits for them.
 
-With profile `best` a plan is kept until its workload has its quota or is gone; the oldest is
+With profile `best` a plan is kept until its workload has its quota or is deleted; the oldest is
 carried out first. Source: specification of topology-aware scheduling, section 9 (2).
 """
 

@@ -105,7 +105,7 @@ WAKING: Final = (
     "preempt_min_runtime_s",
     "reclaim_min_runtime_s",
 )
-#: The other fields, and why a change of them wakes nobody while the workload keeps its quota.
+#: The other fields, and why a change of them wakes no workload while this one keeps its quota.
 QUIET: Final[Mapping[str, str]] = {
     "namespace": "never changes",
     "name": "never changes",

@@ -6,13 +6,13 @@ Order inside a ClusterQueue, first difference decides:
 2. the sticky workload: of a BestEffortFIFO queue, the one whose preemptions are in flight
 3. its place by priority, age and uid (`queueing`)
 
-A head that was not admitted goes back into the queue at once, or is set aside as inadmissible
+A head that was not admitted returns to the queue at once, or is set aside as inadmissible
 (`heads`), in a BestEffortFIFO queue perhaps with everything of the same shape, what comes later
 included. What is set aside comes back by `flush`, but not before its backoff ends or while it is
 not requeued. A head about which deciding failed by a fault of ours is set aside for a while
-(`faults`), unless it changes; so is a ClusterQueue whose head cannot be taken, and who was to
-preempt others when that could not be recorded. What may not be queued at all (`queueing`) waits
-beside.
+(`faults`), unless it changes; so is a ClusterQueue whose head cannot be popped, and a workload that
+was to preempt others when that could not be recorded. What may not be queued at all (`queueing`)
+waits beside.
 
 Source: specification of the quota plane, sections 4, 8.4 and 9.
 """
@@ -56,7 +56,7 @@ class Queues:
         self._backing: dict[str, Workload] = {}
         self._used: set[str] = set()
         self._best_effort: frozenset[str] = frozenset()
-        # Since when a workload has waited for saves; until it gets its quota or is gone.
+        # Since when a workload has waited for saves; until it gets its quota or is deleted.
         self._save_waits: dict[str, Nanos] = {}
         # The places that a workload's victims were chosen for, by pod set, as long.
         self.plans = Plans()
@@ -66,9 +66,9 @@ class Queues:
         self._queue_faults = Faults()
         #: Workloads whose preemptions could not be recorded.
         self.unrecorded = Faults()
-        #: ClusterQueues in whose tree somebody holds quota that is not counted: no head is taken.
+        #: ClusterQueues in whose tree quota is held that is not counted: no head is popped.
         self.uncounted: frozenset[str] = frozenset()
-        #: ClusterQueues whose head could not be taken this time, and why.
+        #: ClusterQueues whose head could not be popped this time, and why.
         self.failures: dict[str, Exception] = {}
         self._now = Nanos(0)
         self.local_queue_usage: dict[str, float] = {}
@@ -106,7 +106,7 @@ class Queues:
         """
         key = workload.key
         if key in self._used and may_queue(workload):
-            # It is being decided about; `requeue` puts it where it belongs.
+            # It is being decided about; `requeue` files it where it belongs.
             self._count(self._workloads[key], -1)
             self._count(workload, 1)
             self._workloads[key] = workload
@@ -199,7 +199,7 @@ class Queues:
     def next_heads(self, now: Nanos) -> list[tuple[str, Workload]]:
         """Return what `heads` would pop; none where it may find faults, or whose backoff lasts.
 
-        Who is returned is not taken: `set_aside_next` states what becomes of it.
+        What is returned is not popped: `set_aside_next` states what becomes of it.
         """
         self._now = now
         if self._faults or self._queue_faults or self.unrecorded:
