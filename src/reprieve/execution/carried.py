@@ -20,13 +20,13 @@ FIRST_PAUSE: Final = SECOND
 class Carried(Generic[M]):
     """A plan that is being carried out.
 
-    `marks`: of all and only victims that are told and not evicted yet, by uid. `left`: of those who
-    are on their way. `states`: of those of whom it is known what became of them, or is tried again
-    (PENDING). `busy`: a task is at it, so that `reconcile` leaves it alone. `ending`: how it is to
-    be closed, once that is known. `ended`: when victims were seen to be out of the way, as RFC
-    3339. `notified`: their tenants are told, or will be. `passing`: uids of those for whom the API
-    server had no answer. `interrupted`: a fault came between the plan's steps. `remains`: a victim
-    keeps what it holds. Other instants are monotonic.
+    `marks`: of all and only victims that are notified and not evicted yet, by uid. `left`: of
+    victims whose eviction is under way. `states`: of victims whose outcome is known, or that are
+    tried again (PENDING). `busy`: a task works on it, so that `reconcile` leaves it alone.
+    `ending`: how it is to be closed, once that is known. `ended`: when victims were seen to be out
+    of the way, as RFC 3339. `notified`: their tenants are notified, or will be. `passing`: uids of
+    victims for whose calls the API server had no answer. `interrupted`: a fault came between the
+    plan's steps. `remains`: a victim keeps what it holds. Other instants are monotonic.
     """
 
     intent: Preemption

@@ -1,19 +1,20 @@
 """The executor: carries plans from their records to the last victim, or leaves nothing behind.
 
-For every plane the same five steps; what differs is said by the plane's `Victims` and `Manner`. How
-one of them goes about the victims is in `steps`.
+Every plane has the same five steps; a plane's `Victims` and `Manner` state what differs. How a step
+processes the victims is in `steps`.
 
 1. **Record.** The plan stands in the book under this process's epoch (`execution.records.book`).
-2. **Mark.** The plan still holds; whoever has to know before anybody goes is marked, by uid and
-   resourceVersion. Where it is all or nobody, one that cannot be marked spares all others.
-3. **Evict.** Each victim, fenced and with preconditions. Victims of one unit go together or not at
-   all: what is left of a unit that has begun to go is tried again, with a growing pause, as is what
-   failed for a passing reason.
-4. **Observe.** The plan waits until its victims are gone, as the plane sees it.
-5. **Close.** When the preemptor has what it needs or has let go, or ten minutes later. Before
-   that the tenants of those who have gone are told (`execution.accounts.disruptions`), but only
-   when the preemptor is served, or ten seconds after all have gone: its own writes go first. How a
-   plan ends is in `execution.closing`.
+2. **Mark.** The plan still holds; victims that must be marked before the first eviction are marked,
+   by uid and resourceVersion. If the plan evicts all victims or none, one that cannot be marked
+   spares all others.
+3. **Evict.** Each victim, fenced and with preconditions. Victims of one unit are evicted together
+   or not at all: the rest of a unit whose eviction has begun is tried again, with a growing pause,
+   as is what failed for a passing reason.
+4. **Observe.** The plan waits until its victims have ended, as the plane sees it.
+5. **Close.** When the preemptor has what it needs or needs it no more, or ten minutes later. Before
+   that the tenants of evicted victims are notified (`execution.accounts.disruptions`), but only
+   when the preemptor is served, or ten seconds after all victims have ended: its own writes come
+   first. How a plan ends is in `execution.closing`.
 
 A crash, a hand-over or a fault may come between any two writes: `resume` continues from what the
 victims show (`execution.takeover`). Source: the design's "Intent log and executor".
@@ -56,7 +57,7 @@ __all__ = ["SERVED_WITHIN", "Executor"]
 log: Final = logging.getLogger("reprieve.execution")
 
 M = TypeVar("M")
-#: How long after its victims' end a plan waits for a preemptor that does not let go.
+#: How long after its victims' end a plan waits for a preemptor that still claims the capacity.
 SERVED_WITHIN: Final = 10 * MINUTE
 _REPORTED_AFTER: Final = 10 * SECOND  # after the end of the last victim
 _NOBODY_MARKED: Final = "no victim was marked before its execution was interrupted"
@@ -65,8 +66,8 @@ _NOBODY_MARKED: Final = "no victim was marked before its execution was interrupt
 class Executor(Generic[M]):
     """Carries out the plans of one plane; several may run side by side.
 
-    `spawn` runs a task; `ended` is told of each plan that was closed, by whomever. `disruptions`
-    tells tenants.
+    `spawn` runs a task; `ended` is called with each closed plan, whichever component closed it.
+    `disruptions` notifies tenants.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Executor(Generic[M]):
         self._disruptions = disruptions
         self._closing = Closing(book, victims.manner, self._steps, self.open, ended, disruptions)
         self._saving = saving
-        # Uids of those who stand as evicted in other records, while plans are taken over.
+        # Uids of victims that other records state as evicted, while plans are adopted.
         self._elsewhere: set[str] = set()
 
     # Steps 2 and 3.
@@ -160,7 +161,7 @@ class Executor(Generic[M]):
     async def _release(self, each: Carried[M], victims: Sequence[Victim]) -> Preemption | None:
         """Evict these, while others of the plan still save; return the record, None if they stay.
 
-        What they had saved is written before they go, since this process may end after that.
+        What they had saved is written before their eviction, since this process may end after that.
         """
         assert self._saving is not None, "no work is notified without it"
         try:
@@ -214,7 +215,8 @@ class Executor(Generic[M]):
         refused = next((v for v in failed if v.root.uid not in each.passing), None)
         why = f"not touched: {each.states[(refused or failed[0]).root.uid].message}"
         if refused is None:
-            # Only the API server is away: the others go as soon as it is back, and then the last.
+            # Only the API server is away: the others are evicted as soon as it is back, then the
+            # last.
             self._steps.record(each, last, VictimResult(VictimState.PENDING, why, away=True))
             self._steps.hold_up(each)
         else:
@@ -314,7 +316,7 @@ class Executor(Generic[M]):
             return
         if each.gone_since is None:
             each.gone_since = now
-        # Nobody has to be waited for where nobody has gone.
+        # There is no end to wait for if no victim was evicted.
         served = not each.any_over or self._victims.served(each.intent)
         if not served and now - each.gone_since >= _REPORTED_AFTER:
             await self._closing.notify(each)
@@ -330,7 +332,7 @@ class Executor(Generic[M]):
                 await self.try_again(each)
         self.watch(each)
 
-    # Taking over.
+    # Adopting plans of former processes.
 
     async def recover(self) -> Inherited[M]:
         """Finish or abandon what former processes left open.
@@ -378,7 +380,7 @@ class Executor(Generic[M]):
         try:
             readings = await each_of(victims, read, self._victims.manner.evicted_at_once)
             if is_notified(intent) and all(each.standing in _UNMARKED for each in readings):
-                # Nobody has gone: they are heard again.
+                # No victim is evicted yet: their reports are accepted again.
                 unheard = replace(intent.status, lost_after_save={})
                 return self._tell_again(replace(intent, status=unheard))
             await self._go_on_from(each, list(zip(victims, readings, strict=True)))
@@ -436,14 +438,14 @@ class Executor(Generic[M]):
             each.marks[victim.root.uid] = mark
             await self._steps.spare(each, victim, LET_GO)
         if not pairs:
-            # Of a record that lost its parts nobody is known.
+            # A record that lost its parts names no victims.
             return
         if not going and not each.any_over:
             for victim, why in found.rest:
                 await self._steps.spare(each, victim, why)
             await self._closing.abandon(each, LET_GO if found.let_go else _NOBODY_MARKED)
             return
-        # Who was told is not told anew by another plan.
+        # A notified victim is not notified anew by another plan.
         marks_rest = self._victims.manner.rest_is_marked or is_notified(each.intent)
         if found.rest and marks_rest:
             stale = await self._victims.stale(each.intent, [victim for victim, _ in found.rest])

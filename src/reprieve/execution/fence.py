@@ -1,7 +1,7 @@
 """The fence: whether a write may still be sent under the process lease.
 
 A write is allowed while the lease would still be ours when the write has timed out. The age of the
-lease is taken on the monotonic clock from the start of the last successful renewal, never from
+lease is measured on the monotonic clock from the start of the last successful renewal, never from
 times that another machine wrote. Source: the design's "Intent log and executor", step 1.
 """
 

@@ -23,7 +23,7 @@ class Histories:
 
     def __init__(self) -> None:
         self._known: dict[str, History] = {}
-        #: Told when histories of former processes are known.
+        #: Called when histories of former processes are known.
         self.restored: list[Callable[[], None]] = []
 
     def of(self, lineage: str) -> History:
@@ -40,7 +40,7 @@ class Histories:
     def restore(self, records: Iterable[Preemption]) -> None:
         """Count how notices of former processes ended, by the records of their plans.
 
-        Whoever was evicted had saved where the record says what it lost from then on. Those of open
+        An evicted unit had saved if the record states what it lost after the save. Units of open
         plans end in this process; the step of a save is in no record.
         """
         for record in sorted(records, key=lambda each: each.spec.decided_at):

@@ -1,10 +1,10 @@
 """The step before the marks of a plan: its victims save until all may be evicted, or it ends.
 
-Where nobody of a plan goes unless everybody does, all of its units are waited for. Elsewhere each
-is released as soon as it may go, and those that are not released yet stay if the plan ends. It is
-asked once a second whether the plan is still wanted, every few seconds whether its preemptor fits
-without victims, and less often, as well as just before it goes on, whether it still holds: whoever
-was told and is not needed any more is pardoned.
+If a plan evicts all of its victims or none, all of its units are waited for. Otherwise each unit is
+released as soon as it may be evicted, and units that are not released yet stay if the plan ends.
+The plane is queried once a second whether the plan is still wanted, every few seconds whether its
+preemptor fits without victims, and less often, as well as just before the plan continues, whether
+it still holds: a notified unit that is not needed any more is pardoned.
 
 Source: the contract of notices in `docs/notice-reference.md`.
 """
@@ -39,7 +39,7 @@ class Depth(IntEnum):
     HOLDS = 2
 
 
-#: Evicts some victims of a plan; returns its record as it stands, None where they did not go yet.
+#: Evicts some victims of a plan; returns its record as it stands, None if they still stay.
 Release: TypeAlias = Callable[[Sequence[Victim]], Awaitable[Preemption | None]]
 
 
@@ -79,8 +79,8 @@ class LettingSave:
     async def wait(self, intent: Preemption, extend: Extend, release: Release | None = None) -> str:
         """Return when a plan's victims may be evicted; the result states why they stay instead.
 
-        `release` evicts victims that may go while others are waited for; without it nobody does.
-        `extend` records to when deadlines are extended.
+        `release` evicts victims that may be evicted while others are waited for; without it no
+        victim is evicted early. `extend` records to when deadlines are extended.
         """
         notices, audience, turn = self._notices, self._audience, 0
         asked: Mapping[str, str] = {}

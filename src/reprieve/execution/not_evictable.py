@@ -1,10 +1,10 @@
-"""Who could not be evicted when that was tried, and so is left alone for a while.
+"""Victims that could not be evicted in any try, and so are left alone for a while.
 
-A webhook, a policy or a missing right may refuse the eviction of one object and of no other. Tried
-again in every plan it would keep its preemptor waiting beside victims that can go. So who was
-refused in all tries of a plan is held from everybody for two minutes, twice as long after each
-further plan, and at most an hour; who is evicted after all is forgotten. Of 10,000 the newest are
-known. Source: the design's "Intent log and executor".
+A webhook, a policy or a missing right may refuse the eviction of one object and of no other. If
+every plan tried it again, its preemptor would keep waiting although other victims can be evicted.
+So a victim that was refused in all tries of a plan is protected from all preemptors for two
+minutes, twice as long after each further plan, and at most an hour; a victim that is evicted after
+all is forgotten. The newest 10,000 are remembered. Source: the design's "Intent log and executor".
 """
 
 from __future__ import annotations

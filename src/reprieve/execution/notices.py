@@ -1,9 +1,9 @@
 """Units that got notice before their eviction: what they reported, and which plans wait.
 
-A plan whose record is `Noticed` is begun here. Its units are told from then on, and heard until
-they are released or pardoned. The deadline outlasts this process, since it stands in the record.
-What was stated does not: the next leader waits until the deadline unless it is stated again. How
-earlier notices of a lineage ended is read from records.
+A plan whose record is `Noticed` starts here. From then on its units are notified, and their
+statements are accepted until they are released or pardoned. The deadline outlasts this process,
+since it stands in the record. What was stated does not: the next leader waits until the deadline
+unless it is stated again. How earlier notices of a lineage ended is read from records.
 
 Source: the contract of notices in `docs/notice-reference.md`.
 """
@@ -42,7 +42,7 @@ def is_notified(intent: Preemption) -> bool:
 class Member(NamedTuple):
     """A pod of a unit: whether it answers for the unit, and whether it has ended.
 
-    `name`: in the namespace of the victim; empty for a pod that is gone.
+    `name`: in the namespace of the victim; empty for a pod that is deleted.
     """
 
     uid: str
@@ -51,7 +51,7 @@ class Member(NamedTuple):
     name: str = ""
 
 
-#: Gives the pods of a victim, None where the victim itself is gone.
+#: Gives the pods of a victim, None where the victim itself is deleted.
 Members: TypeAlias = Callable[[Victim], Sequence[Member] | None]
 
 
@@ -60,7 +60,7 @@ class Asking(NamedTuple):
 
     `asked`: nanoseconds that its pods request; `pods`: their uids; `allowed`: by queue or class.
     `undone`: nanoseconds of its work that are not saved, on each of its `devices`; `save`: how long
-    its save takes, 0 where that is not known; `lineage`: whose credit counts.
+    its save lasts, 0 where that is not known; `lineage`: whose credit counts.
     """
 
     unit: str
@@ -89,12 +89,12 @@ class Notified:
     """One unit with notice: `pods` may read it, the speakers among them answer it.
 
     `names`: of those that were there, by uid.
-    `speaks`: those of `pods` that stated that they answer for all. `since`: when it was told, or
-    taken over; `ahead`: by how much wall time was ahead of monotonic time then. `keeps`: it may say
-    that it is needed; `kept`: it did. `word`: what a pod said last; `heard`: one said something;
-    `unheard`: it ended at its deadline without a word. `saved_at`: when all of them had saved.
-    `history` of its lineage. `wished`: to when it is
-    extended once that is recorded.
+    `speaks`: those of `pods` that stated that they answer for all. `since`: when it was notified,
+    or adopted; `ahead`: by how much wall time was ahead of monotonic time then. `keeps`: it may
+    state that it is needed; `kept`: it did. `word`: the last statement of a pod; `heard`: a pod
+    stated something; `unheard`: it ended at its deadline without a statement. `saved_at`: when all
+    of them had saved. `history` of its lineage. `wished`: to when it is extended once that is
+    recorded.
     """
 
     id: str
@@ -141,10 +141,10 @@ class Notices:
         self._by_pod: dict[str, list[str]] = defaultdict(list)
         self._by_plan: dict[str, list[str]] = {}  # open plans alone
         self.waiters = Waiters(clock)
-        self._planes: dict[str, bool] = {}  # whether each has taken its records over
+        self._planes: dict[str, bool] = {}  # whether each has adopted its records
         self._lost: dict[str, dict[str, int]] = {}  # by plan and root, of those that had saved
         self.histories = Histories()
-        #: Notified of each unit that is told, or whose state has changed.
+        #: Called with each unit that is notified, or whose state has changed.
         self.observers: list[Callable[[Notified], None]] = []
 
     # The planes.
@@ -174,11 +174,11 @@ class Notices:
     ) -> Sequence[Grant]:
         """Return the notice of each victim of a plan, empty where there is none.
 
-        `devices` of the preemptor, where only those are told with whom loss and delay are least;
-        None: all who ask.
+        `devices` of the preemptor, where only the victims with the least loss and delay are
+        notified; None: all victims that request notice.
 
-        All of a unit are told alike, and nobody less than another plan has told it, but by a
-        preemptor of emergency priority (`hurried`).
+        All victims of a unit get the same notice, and none gets less than another plan has granted
+        it, unless the preemptor has emergency priority (`hurried`).
         """
         asked: dict[str, list[Asking]] = {}
         for each in victims:
@@ -251,7 +251,7 @@ class Notices:
     def _opened(self, intent: Preemption, unit: str, victims: list[Victim]) -> str:
         said, plan = victims[0].notice, intent.metadata.name
         assert said is not None, "only units with a notice are notified"
-        # The preemptor is nobody's business: its uid is part of the record's name.
+        # The preemptor is not disclosed: its uid is part of the record's name, so that is hashed.
         id = hashlib.sha256(f"{plan}/{unit}".encode()).hexdigest()[:32]
         deadline, until = parse_instant(said.deadline), parse_instant(said.extend_until)
         notice, known = Notice(deadline, until, frozenset()), intent.status.lost_after_save
@@ -402,7 +402,8 @@ class Notices:
         self._hear(notified, uid, word)
         said = notified.notice.saving(uid, self._now(notified), expected)
         if said.extended and not notified.notice.extended:
-            # Nobody is told of an extension before it is recorded, so that the next leader knows.
+            # No pod is notified of an extension before it is recorded, so that the next leader
+            # knows.
             notified.wished, said = said.extended, replace(said, extended=0)
             self.waiters.wake(notified.plan)
         self._said(notified, said)

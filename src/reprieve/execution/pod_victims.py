@@ -1,12 +1,13 @@
 """How a pod is preempted: it is marked with `DisruptionTarget`, then deleted with its own grace.
 
-Both go by uid and resourceVersion; one that is gone, replaced or being deleted gets no call. Who
-has changed since is read and judged again, and then goes by its uid alone: whoever may patch a pod
-could else keep it for as long as he patches it. A refusal is tried again a few times. Plans
-may name the same pod: one that leaves already still stands on its node when the next plan is made,
-and a preemptor of higher priority takes whom a lower one has chosen. Such plans take turns at it,
-and it is evicted by the one whose deletion it was; to all others it is gone. Source: specification
-7.2, 7.3 and 9.2 to 9.4; the design's "Intent log and executor".
+Both calls name uid and resourceVersion; a pod that is deleted, replaced or being deleted gets no
+call. A pod that has changed since is read and judged again, and the call then names its uid alone:
+otherwise a user who may patch a pod could keep it for as long as he patches it. A refusal is tried
+again a few times. Plans may name the same pod: a pod that already ends still stands on its node
+when the next plan is made, and a preemptor of higher priority may choose a victim that a lower one
+has chosen. Such plans process it in turn. It counts as evicted by the plan whose call deleted it;
+for all others it had already ended. Source: specification 7.2, 7.3 and 9.2 to 9.4; the design's
+"Intent log and executor".
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _ON_ITS_WAY: Final = "deleted or ending"
 #: A refusal may pass as well: a webhook that is away, a role that is about to be written.
 _AGAIN: Final = (*UNSETTLED, Forbidden, Invalid)
 _STARTS_WITHIN: Final = 20 * SECOND
-_MOST_EVICTED: Final = 32_768  # of whom it is known which plan evicted them; the oldest go
+_MOST_EVICTED: Final = 32_768  # victims whose evicting plan is known; the oldest are dropped
 
 
 def _digest(text: str) -> int:
@@ -63,7 +64,7 @@ def is_marked(pod: Json) -> bool:
 class PodVictims:
     """Marks and deletes pods.
 
-    `evicted` is told of every victim whose deletion was ours, and of its grace period in seconds.
+    `evicted` is called with every victim that we deleted, and with its grace period in seconds.
     `seen` gives the metadata of a victim as a watch showed it last, so that it need not be read
     before it is marked: if it has changed since, the mark is a conflict. None: it has to be read.
     """
@@ -82,8 +83,9 @@ class PodVictims:
     ) -> None:
         """`changed` states why a pod as it is now is no victim any more, empty where it is.
 
-        `refused` is told of every victim of which all tries were refused, and why. `too_long` says
-        why a victim with a grace period of so many seconds is passed by, empty where it is not.
+        `refused` is called with every victim of which all tries were refused, and why. `too_long`
+        states why a victim with a grace period of so many seconds is passed by, empty where it is
+        not.
         """
         self._client = client
         self._clock = clock
@@ -98,7 +100,7 @@ class PodVictims:
         # Since when the right to delete seems to be missing, by plan and victim: monotonic.
         self._without_right: dict[tuple[str, str], int] = {}
         self._evicted_by: dict[int, int] = {}  # victims, and whose they were: digests of both
-        # What the victims of a plan, or of a unit of it that was taken over, are told.
+        # The messages for the victims of a plan, or of an adopted unit of it.
         self._messages: dict[tuple[str, str], str] = {}
 
     @property
@@ -234,7 +236,8 @@ class PodVictims:
                 pod = _by_uid(pod) if contest.lost else pod
             if not is_marked(pod):
                 pod = await self._mark(pod, self._message(intent, victim))
-            # What has begun is finished: a unit is asked about it as it is marked.
+            # An eviction that has begun is finished: a unit's grace period is checked as it is
+            # marked.
             why = "" if again or victim.unit else self._too_long(victim, _grace(pod))
             if why:
                 await self.spare(pod)
@@ -282,7 +285,7 @@ class PodVictims:
     def _found_gone(self, intent: Preemption, victim: Victim, pod: Json | None) -> VictimResult:
         """Return the state of one that leaves without a call: ours if we had requested it.
 
-        A refusal may be lost as well as an answer: then it was another plan that was asked first.
+        A lost answer may have been a refusal: then another plan had requested the deletion first.
         """
         asked = (intent.metadata.name, victim.root.uid) in self._unanswered
         if not asked or not self._is_of(intent, victim):

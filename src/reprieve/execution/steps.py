@@ -1,8 +1,8 @@
 """One step about some victims of a plan: they are marked, spared or evicted, and what became of it.
 
-What a call about one victim fails at is that victim's: a fault of ours costs the others nothing.
-Who is pending is tried again after a pause that doubles from `FIRST_PAUSE` to a minute; so is what
-is left of a unit of which a part has gone, since victims of one unit go together or not at all.
+What a call about one victim fails at is that victim's: a fault of ours costs the others nothing. A
+pending victim is tried again after a pause that doubles from `FIRST_PAUSE` to a minute; so is the
+rest of a unit that is partly evicted, since victims of one unit are evicted together or not at all.
 Source: the design's "Intent log and executor".
 """
 
@@ -88,7 +88,7 @@ class Steps(Generic[M]):
         """Remove the mark of one that stays.
 
         Raises:
-            ApiError: it could not be taken back.
+                ApiError: it could not be removed.
         """
         mark = each.marks.pop(victim.root.uid, None)
         await self._victims.spare(each.intent, victim, mark, why)

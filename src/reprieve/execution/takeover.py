@@ -1,9 +1,10 @@
 """What becomes of the victims of a plan that is adopted, by what each of them shows.
 
-1. A unit that has begun to go is finished, whatever became of the preemptor: a victim of it is out
-   of the way, and all others were marked. Nobody of a unit is evicted before all of it are.
-2. One that was marked at most is finished while the preemptor needs the room, and loses its marks
-   otherwise: whoever was told may have acted on it.
+1. A unit whose eviction has begun is finished, whatever became of the preemptor: a victim of it is
+   out of the way, and all others were marked. No victim of a unit is evicted before all of it are
+   marked.
+2. A unit that was marked at most is finished while the preemptor needs the capacity, and loses its
+   marks otherwise: a notified owner may have acted on the notice.
 3. One without a mark is left over: the plane states whether it is marked now, or spared.
 
 A victim of no unit is a unit by itself. Pure. Source: the design's "Intent log and executor".
@@ -68,6 +69,6 @@ def _unit(victim: Victim) -> str:
 def _to_finish(shown: Iterable[Standing], *, needed: bool) -> bool:
     standings = list(shown)
     left = [each for each in standings if each not in (Standing.EVICTED, Standing.GONE)]
-    # A mark may have been taken back since.
+    # A mark may have been removed since.
     begun = len(left) < len(standings) and Standing.UNTOUCHED not in left
     return begun or (needed and Standing.MARKED in left)

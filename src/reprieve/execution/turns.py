@@ -1,10 +1,10 @@
 """Turns on nodes that several schedulers of ours fill (`--shared-nodes`).
 
-A binding is no transaction: two schedulers that do not know of each other's calls can both take the
-last room of a node. So each of them, before it binds, writes the pods that it is about to bind into
-an annotation of the node, by resourceVersion: of two writers one fails and decides again. Whoever
-sees the annotation counts those pods on the node before they are seen there. An entry counts for a
-minute, in which the binding is seen or has failed.
+A binding is no transaction: two schedulers that do not know of each other's calls can both use the
+last capacity of a node. So each of them, before it binds, writes the pods that it is about to bind
+into an annotation of the node, by resourceVersion: of two writers one fails and decides again. A
+scheduler that sees the annotation counts those pods on the node before they are seen there. An
+entry counts for a minute, in which the binding is seen or has failed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Entry(msgspec.Struct, frozen=True):
 class NodeTurns:
     """What stands in the annotations of nodes, and our own turns.
 
-    `claimed` is told of a pod that another scheduler binds to a node.
+    `claimed` is called with a pod that another scheduler binds to a node.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """What a plane states of its victims, so that one executor carries out the plans of all planes.
 
-`Victims` is how one of them is marked, evicted, and seen to be gone; `Manner` what of the five
-steps differs between planes. Source: the design's "Intent log and executor".
+`Victims` states how a victim is marked, evicted, and observed to have ended; `Manner` states which
+of the five steps differ between planes. Source: the design's "Intent log and executor".
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Marked(Generic[M]):
 class VictimResult:
     """What became of a victim in one call, or why it is not marked.
 
-    `away`: the API server had no answer, which says nothing of the victim. `remains`: it keeps what
-    it holds, so that its plan alone does not serve the preemptor.
+    `away`: the API server had no answer, which is no statement about the victim. `remains`: it
+    keeps what it holds, so that its plan alone does not serve the preemptor.
     """
 
     state: VictimState
@@ -42,8 +42,8 @@ class VictimResult:
 class Standing(StrEnum):
     """What a victim shows of a plan that is adopted.
 
-    UNMARKED had a mark that was taken back. EVICTED is out of the way by this plan, GONE by
-    something else.
+    UNMARKED had a mark that was removed. EVICTED is out of the way by this plan, GONE by something
+    else.
     """
 
     UNTOUCHED = "untouched"
@@ -67,14 +67,14 @@ class Manner:
     """What of the steps differs between planes.
 
     Attributes:
-        evicted: what the reason of a closed record says of its victims.
+            evicted: what the reason of a closed record states of its victims.
         marked_at_once: how many victims are marked at a time.
         evicted_at_once: likewise.
         all_or_nobody: one that cannot be marked spares all others.
-        last_alone: the last victim goes when the calls for all others have succeeded.
-        whole: a plan is completed only where all its victims have gone.
+            last_alone: the last victim is evicted when the calls for all others have succeeded.
+            whole: a plan is completed only where all its victims have ended.
         rest_is_marked: after a crash who carries no mark is marked while the plan holds.
-        given_up_after: for how long it is tried again to evict somebody; None without end.
+            given_up_after: for how long an eviction is retried; None without end.
     """
 
     evicted: str = "evicted"
@@ -125,7 +125,7 @@ class Victims(Protocol[M]):
     ) -> VictimResult | None:
         """Evict a victim; None: it is on its way, and `observe` returns what becomes of it.
 
-        `again`: a call for it may have been made before, so that it may have gone by that.
+        `again`: a call for it may have been made before, and may have ended it.
         """
         ...
 

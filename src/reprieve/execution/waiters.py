@@ -44,7 +44,7 @@ class Waiters:
         try:
             await asyncio.wait((changed, pause), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Nobody waits for its end: that would take a cancellation of ours for one of the pause.
+            # Do not await its end: a cancellation of ours would look like that of the pause.
             pause.cancel()
             self._forget(name, changed)
 

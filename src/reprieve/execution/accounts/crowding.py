@@ -1,8 +1,8 @@
 """Which namespaces may have too many Disruptions, as far as this process has counted them.
 
-Of a namespace that is not known it is taken to be so: it is looked at. So whatever is forgotten
-costs a list, and no more than a number of namespaces has to be known. Source: specification of
-disruptions, section 6.
+A namespace without a count is assumed to have too many, so it is checked. A forgotten namespace
+therefore costs one list call, and the number of namespaces in memory is bounded. Source:
+specification of disruptions, section 6.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which units a plan has displaced, read from its record and from what became of its victims.
 
-A unit counts where one of its victims went by this plan; the plan by which somebody else's victim
-went says so itself. All that is told of a unit stands in the record, so that whoever takes the plan
-over tells the same. Pure. Source: specification of disruptions, section 6.
+A unit counts if at least one of its victims was evicted by this plan; a victim that another plan
+evicted is reported by that plan. Every reported fact about a unit is in the record, so the process
+that adopts the plan reports the same. Pure. Source: specification of disruptions, section 6.
 """
 
 from __future__ import annotations

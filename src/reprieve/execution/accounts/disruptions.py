@@ -2,16 +2,17 @@
 
 1. When all victims of a plan are out of the way and its preemptor is served, or ten seconds later,
    and before its record is closed, what became of its units is written, each by one call. The name
-   follows from the plan and the unit, so that whoever writes it a second time meets the first.
+   follows from the plan and the unit, so a second write finds the first object.
 2. No eviction and no closing waits for that. What cannot be written is owed: the record states it
    (`disruptions_pending`), it is tried again with a growing pause, and by the next process too. A
    metric counts each failure.
-3. Nobody is told where the namespace is gone, or going.
+3. Nothing is written if the namespace is deleted or being deleted.
 4. Work of other namespaces has a number instead of a name (`foreign_names`).
-5. Work that is displaced again and again is told so: in the status, in an event, and a metric
-   counts such lineages. Nothing protects them.
+5. Repeated displacement of a lineage is reported: in the status, in an event, and a metric counts
+   such lineages. Nothing protects them.
 6. When the work runs again, its Disruption states since when (`returns`).
-7. They stay for 168 hours, and 200 in a namespace; the oldest go first (`old_disruptions`).
+7. They stay for 168 hours, and 200 in a namespace; the oldest are deleted first
+   (`old_disruptions`).
 
 What was displaced when is folded from the records at each start (`recover`), for all planes alike.
 Source: specification of disruptions, section 6.
@@ -119,8 +120,8 @@ class Disruptions:
     ) -> None:
         """Record which tenants to notify.
 
-        `policy`: how often within which time is told as repeated displacement. `notify`: is given
-        each Disruption once, when this process has written it; does not wait.
+        `policy`: how many displacements within which time are reported as repeated displacement.
+        `notify`: is given each Disruption once, when this process has written it; does not wait.
         """
         self._client = client
         self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
@@ -276,7 +277,7 @@ class Disruptions:
                 PREEMPTIONS, self._namespace, name, patch, _Head, subresource="status"
             )
         except NotFound:
-            return  # it went in the meantime
+            return  # deleted in the meantime
 
     async def _write_all(
         self, intent: Preemption, units: Sequence[DisplacedUnit]

@@ -4,12 +4,12 @@ Parts are ConfigMaps of the operator's namespace, `reprieve-harm-11-0` to `repri
 November: a tenant's displacements are all in one of them. A part of the same month a year ago is
 replaced, so that the ledger reaches back a year. A part holds rows of sums (`records.harm_sums`)
 and the records that they sum up: both change in one write, so that a record counts once in each
-part whichever write a process dies at. What a plan displaced is appended once the plan is over. A
-process that takes over loads the parts that windows reach, and counts from records what is in no
-part.
+whichever write a process dies at. What a plan displaced is appended once the plan is over. A
+process that becomes the leader loads the parts that windows reach, and counts from records what is
+in no part.
 
 A part that is too large is summed up by the day, without lineages, but for the last day: a month of
-1,000 tenants takes 2 MB at most. Only the leader appends, behind the fence. A part that cannot be
+1,000 tenants needs 2 MB at most. Only the leader appends, behind the fence. A part that cannot be
 written is tried again; no work waits for it.
 """
 

@@ -1,13 +1,14 @@
 """Notifies pods in a file: an annotation that a downwardAPI volume shows them.
 
-1. A pod that asks by `reprieve.dev/notice-file: "true"` is told in `reprieve.dev/notice-told`, once
-   the record of the plan is written. It is told again when its deadline has moved or when it stays.
-2. Only the pod that was told is patched: the patch names its uid. A pod that is gone needs none.
-3. No eviction waits for that (`due_notices`). A new leader writes what its predecessor may not have
-   written, and that a pod stays which its predecessor told of its eviction.
+1. A pod that requests it with `reprieve.dev/notice-file: "true"` is notified in
+   `reprieve.dev/notice-told`, once the record of the plan is written. It is notified again when its
+   deadline has moved or when it stays.
+2. Only the notified pod is patched: the patch names its uid. A deleted pod needs no notice.
+3. No eviction waits for that (`due_notices`). A new leader writes the notices that its predecessor
+   may not have written, and corrects the notice of a pod that stays.
 
-A pod that is told in this way alone is released when it ends. Source: the contract of notices in
-`docs/notice-reference.md`.
+A pod that is notified in this way alone is released when it ends. Source: the contract of notices
+in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class NoticeFiles:
     ) -> str:
         """Return the notice of the pod's file, empty where it wants no file.
 
-        That it stays is for a pod that was told otherwise, by this process or a former one.
+        A notice that the pod stays is for a pod that this or a former process notified of its
+        eviction.
         """
         try:
             head = await self._client.get(PODS, namespace, name, _Head)
@@ -94,7 +96,7 @@ class NoticeFiles:
             patch = {"metadata": {"uid": uid, "annotations": {NOTICE_TOLD: text}}}
             await self._writer.patch(PODS, namespace, name, patch, _Head)
         except (NotFound, Conflict, Invalid):
-            return ""  # it is gone, or another pod has its name: a uid is immutable
+            return ""  # deleted, or another pod has its name: a uid is immutable
         except Forbidden as refusal:
             log.warning(
                 "pod %s/%s requests notice in a file, but the operator may not patch pods "

@@ -1,10 +1,10 @@
 """Writes PreemptionNotices: one object for each unit with notice, in the work's namespace.
 
-1. An object is created once its unit is told, and patched when the unit's state changes
+1. An object is created once its unit is notified, and patched when the unit's state changes
    (`due_notices`).
-2. Ten minutes after its end an object is removed. Those that a former process left and this one
-   knows nothing of go once all planes have taken their records over.
-3. Whoever was told and stated nothing until the deadline is named in an event, `NoticeUnheard`.
+2. Ten minutes after its end an object is removed. Objects of a former process that this one does
+   not know are removed once all planes have adopted their records.
+3. A notified unit that stated nothing until the deadline is named in an event, `NoticeUnheard`.
 
 Source: the contract of notices in `docs/notice-reference.md`.
 """
@@ -78,7 +78,7 @@ class PreemptionNotices:
         self._events = events
         self._preemptor_of = preemptor_of
         self._due = DueNotices(self._write, "the PreemptionNotice", fence, clock)
-        # Objects that were written, with their status; when those go that ended (monotonic).
+        # Written objects, with their status; when the ended ones are removed (monotonic).
         self._written: dict[tuple[str, str], PreemptionNoticeStatus] = {}
         self._going: dict[tuple[str, str], int] = {}
         self._swept = False
@@ -137,7 +137,7 @@ class PreemptionNotices:
         try:
             await self._writer.patch(PREEMPTION_NOTICES, *key, {"status": status}, _Head)
         except NotFound:
-            return  # it was removed by hand, or its namespace is gone
+            return  # it was removed by hand, or its namespace is deleted
 
     def _status(self, reported: Notified) -> PreemptionNoticeStatus:
         notice = reported.notice

@@ -91,9 +91,9 @@ class ReportedCheckpoints:
             try:
                 await self._write(pod, at)
             except (NotFound, Invalid):
-                continue  # it is gone, or another pod has its name: a uid is immutable
+                continue  # deleted, or another pod has its name: a uid is immutable
             except Conflict:
-                # Somebody else wrote in between, maybe a newer instant.
+                # Another client wrote in between, maybe a newer instant.
                 del self._written[pod]
                 self.saved(pod, at)
             except Forbidden as refusal:

@@ -3,10 +3,10 @@
 Planes state what runs (`runs`): a pod that got a node, a Workload that was admitted, work of a root
 that has started. It is the displaced work again where it is of the same lineage and began to
 run after that was chosen; of a unit of several objects as many have to run, and no object brings
-two units back. The instant goes into the Disruption with the call that makes it where it is known
-by then, and else by one small patch, in its turn and within a budget. The schema lets it be set
-once, so that a patch that is made again after a crash changes nothing. A process that takes over
-lists the Disruptions without it and is told what runs.
+two units back. The instant is part of the call that creates the Disruption if it is known by then;
+otherwise one small patch writes it, in its turn and within a budget. The schema allows it to be set
+once, so that a patch that is repeated after a crash changes nothing. A process that becomes the
+leader lists the Disruptions without it, and the planes report what runs.
 
 Source: specification of disruptions, section 6.
 """
@@ -81,9 +81,9 @@ class _Reported(msgspec.Struct, frozen=True):
 class _Line:
     """One lineage: what is displaced of it, and what runs of it since when, by uid.
 
-    `counted`: those that have brought a unit back, and when; several planes may tell of one.
+    `counted`: those that have brought a unit back, and when; several planes may report one.
     `roots`: what those that run belong to, where that is not themselves. `deleted`: uids of what
-    was displaced and deleted, which may be told of late and is never back.
+    was displaced and deleted, which may be reported late and is never back.
     """
 
     away: dict[Name, Unit] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class Returns:
     """Follows lineages that were displaced. `run` writes what is due."""
 
     def __init__(self, client: Client, fence: Fence, clock: Clock) -> None:
-        #: Told of each unit that runs again, and since when.
+        #: Called with each unit that runs again, and since when.
         self.returned: Callable[[Unit, Nanos], None] = lambda unit, at: None
         self._client = client
         self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
@@ -204,7 +204,7 @@ class Returns:
         while True:
             await self._arrived.wait()
             self._arrived.clear()
-            # What comes in the next moment may still go into the Disruption itself.
+            # A Disruption that is created in the next moment can still contain the instant.
             await self._clock.sleep(_PAUSE)
             for name, at in list(self._due.items()):
                 await self._budget.turn()
@@ -273,9 +273,9 @@ class Returns:
         try:
             await self._writer.patch(DISRUPTIONS, *name, patch, _Reported)
         except NotFound:
-            pass  # it is gone
+            pass  # it is deleted
         except Invalid:
-            pass  # a former process has told it
+            pass  # a former process has set it
         except (ApiError, Deposed) as failure:
             log.warning(
                 "the return of %s/%s is not written to its Disruption, it is retried: %s",

@@ -2,9 +2,9 @@
 
 A pod names this responder, `reprieve.dev/notice`, in `spec.evictionResponders`. While it is active:
 
-1. The deadline is written to the Eviction (`expectedCompletionTime`) before the pod is told. It
-   never changes, and the next leader takes it over. A pod that another plan has told a later
-   deadline keeps that one.
+1. The deadline is written to the Eviction (`expectedCompletionTime`) before the pod is notified. It
+   never changes, and the next leader adopts it. A pod that another plan has given a later deadline
+   keeps that one.
 2. A heartbeat is written once a minute.
 3. Where the pod has saved, has ended, or its deadline has passed, `completionTime` is written: the
    next responder, at last the one of the cluster, evicts it. This process evicts no work here.

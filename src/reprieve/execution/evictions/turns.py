@@ -87,7 +87,7 @@ def turn_of(eviction: Eviction) -> Turn:
 def plan_of(turn: Turn, deadline: int, lineage: str) -> Preemption:
     """Return the plan that an Eviction stands for; it is never stored.
 
-    Its names follow from the Eviction alone, so that the next leader tells the same.
+    Its names follow from the Eviction alone, so that the next leader reports the same.
     """
     until = format_instant(Nanos(deadline))
     pod = ObjectRef("v1", "Pod", turn.pod, turn.pod_uid, turn.namespace)

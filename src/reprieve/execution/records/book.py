@@ -2,15 +2,17 @@
 
 1. A plan is written before anything happens: planned, then as begun under this process's epoch.
    The number in its name counts the plans for one preemptor; a name that stands for another plan is
-   left alone, and the next number taken. Written twice it is still one plan, so that what may pass
+   left alone, and the next number is used. Written twice it is still one plan, so that what may
+   pass
    is tried again here, a few times at short pauses.
 2. From the moment in which its name is chosen until it is closed a plan stands in `open`, so that
    who is preempted is known before the API server has answered.
 3. What could not be begun and is stored all the same, as an answer was lost, is abandoned.
-4. A plan that evicted nobody and is made again takes the place of its former record: many tries of
-   one plan are one record, whose attempt states how many they were.
+4. A plan that evicted no workload and is made again replaces its former record: many tries of one
+   plan are one record, whose attempt states how many they were.
 5. A dry run is written once for each plan, and never closed.
-6. A closed record goes after its time to live, or above a cap, the oldest first (`Retention`).
+6. A closed record is deleted after its time to live, or above a cap, the oldest first
+   (`Retention`).
 
 Source: the design's "Intent log and executor", steps 2, 3 and 6, and "Recovery".
 """
@@ -59,7 +61,7 @@ __all__ = ["Book", "Recovered", "Retention"]
 log: Final = logging.getLogger("reprieve.execution")
 
 _NUMBERS: Final = 20  # names that are tried for one plan
-_QUICK: Final = 3  # tries at writing a plan; whoever cannot have it written pauses for longer
+_QUICK: Final = 3  # tries at writing a plan; a caller whose tries all failed pauses for longer
 _NOBODY: Final = "always"
 _MOST_FOR_NOTHING: Final = 1_000
 
@@ -116,10 +118,10 @@ class Book:
         self._fence = fence
         self._clock = clock
         self._retention = retention
-        self._numbers: dict[str, int] = {}  # the last that was taken, by uid of the preemptor
+        self._numbers: dict[str, int] = {}  # the last that was used, by uid of the preemptor
         self._unbegun = Unbegun()
         self._noted: set[str] = set()  # plans of a dry run that have a record
-        # The last records of plans that evicted nobody, by preemptor and plan.
+        # The last records of plans that evicted no workload, by preemptor and plan.
         self._for_nothing: dict[tuple[str, str], Preemption] = {}
         metrics.intents_open.labels(plane.value).set_function(lambda: len(self.open))
         self._closed = metrics.intents_closed
@@ -402,8 +404,8 @@ class Book:
     async def remove_old(self) -> None:
         """Remove records that are too old or too many, and parts without a head.
 
-        Whose name no record bears any more begins to count anew, and what a dry run would do is
-        written again where its record has gone.
+        Numbers restart for a preemptor that no record names any more, and what a dry run would do
+        is written again if its record was deleted.
 
         Raises:
             ApiError: one could not be removed; all others were tried.

@@ -3,9 +3,8 @@
 A demand is known by the lineage of its preemptor, by the preemptor itself and by the pods that were
 placed for it, so that a Workload and its pods are one; pods without an owner that are queued as a
 group have no lineage in common, and are known by their Workload as well (`workload_of`). A record
-counts while it is open, and for a while after it ended with somebody evicted: what is decided for
-its demand then continues from it.
-Source: the design's "Where the planes meet".
+counts while it is open, and for a while after it ended with at least one eviction: what is decided
+for its demand then continues from it. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from reprieve.units.references import Reference
 
 __all__ = ["GOES_ON_WITHIN", "Demands", "evicted_anybody", "names_of"]
 
-#: For how long after its end a record is gone on from.
+#: For how long after its end a record is continued from.
 GOES_ON_WITHIN: Final = 10 * MINUTE
 _REMEMBERED: Final = 5_000
 _OF_ONE_OBJECT: Final = ("object", "owner", "staying")

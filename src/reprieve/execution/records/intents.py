@@ -1,7 +1,7 @@
 """The intent log: `Preemption` objects in the operator's namespace, one for each plan.
 
 An intent is written before anything is evicted and names its whole victim set (`intent_specs`).
-Every change goes by resourceVersion, so that of two processes one fails.
+Every change names the resourceVersion, so that of two processes one fails.
 
 A plan that is too large for one object is written in parts (`stored_parts`), the `Preemption` last.
 The input of the decision is dropped before a victim is: where its parts cannot be written the plan
@@ -48,7 +48,7 @@ __all__ = ["IntentExists", "IntentLog"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
-_PAGE: Final = 100  # records, of which those of earlier versions take up to half a megabyte each
+_PAGE: Final = 100  # records, of which those of earlier versions have up to half a megabyte each
 _MOST_SAVED: Final = 1_000  # of whom the status states what they lost after a save
 _LISTED: Final = 200  # victims that stand in the status of a plan in parts
 _LONGEST: Final = 256  # letters of what is stated there about one
@@ -63,7 +63,7 @@ class IntentLog:
     """Reads and writes the intents of one operator namespace.
 
     What it returns comes without the input of the decision, which no work needs here, and which is
-    most of a record: thousands of them at once would take more room than all else. Writes of a
+    most of a record: thousands of them at once would need more memory than all else. Writes of a
     status leave what is stored of it alone.
     """
 
@@ -162,7 +162,7 @@ class IntentLog:
 
         Raises:
             Deposed: the fence is closed.
-            Conflict: somebody else wrote the intent since it was read.
+                Conflict: another process wrote the intent since it was read.
         """
         return await self._write(
             intent,
@@ -186,7 +186,7 @@ class IntentLog:
 
         Raises:
             Deposed: the fence is closed.
-            Conflict: somebody else wrote the intent since it was read.
+                Conflict: another process wrote the intent since it was read.
         """
         known = {**intent.status.lost_after_save, **lost}
         kept = dict(islice(known.items(), _MOST_SAVED))
@@ -197,7 +197,7 @@ class IntentLog:
 
         Raises:
             Deposed: the fence is closed.
-            Conflict: somebody else wrote the intent since it was read.
+                Conflict: another process wrote the intent since it was read.
         """
         known = {**intent.status.extended, **until}
         return await self._write(
@@ -215,13 +215,13 @@ class IntentLog:
     ) -> Preemption:
         """Write `Completed` or `Abandoned` with what became of each victim.
 
-        `disruptions_pending`: not all of its Disruptions are written. Of a plan in parts those are
-        listed that were not evicted, as far as there is room; the states of all of them stand there
-        by number, unless parts are gone.
+        `disruptions_pending`: not all of its Disruptions are written. For a plan in parts, the
+        victims that were not evicted are listed, as far as the object has space; the states of all
+        victims are stored there by number, unless parts are missing.
 
         Raises:
             Deposed: the fence is closed.
-            Conflict: somebody else wrote the intent since it was read.
+                Conflict: another process wrote the intent since it was read.
         """
         states, spec = list(victims), intent.spec
         by_number = spec.parts and len(spec.victims) == spec.number_of_victims
@@ -250,7 +250,8 @@ class IntentLog:
     async def remove_all(self, intents: Iterable[Preemption]) -> None:
         """Delete records of preemptions that are over, some at a time, in the order given.
 
-        One at a time, behind all other writes, fewer may go than come on a slow API server.
+        One at a time, behind all other writes, fewer might be deleted than are added on a slow API
+        server.
 
         Raises:
             ApiError: one could not be deleted; all others were tried.

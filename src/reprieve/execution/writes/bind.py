@@ -1,7 +1,7 @@
 """Bind one pod to one node, once, whatever becomes of the answer.
 
-A call that failed may have taken effect, so the pod is read again before the next try on the same
-node: bound there is done, bound elsewhere, gone or replaced is dropped. Nothing is ever unbound.
+A call that failed may have had an effect, so the pod is read again before the next try on the same
+node: bound there is done; bound elsewhere, deleted or replaced is dropped. Nothing is ever unbound.
 Source: specification 23, "Recommended".
 """
 
@@ -27,10 +27,10 @@ class Bound(StrEnum):
     """What became of the pod."""
 
     HERE = "Here"
-    ELSEWHERE = "Elsewhere"  # somebody else bound it
+    ELSEWHERE = "Elsewhere"  # another client bound it
     GONE = "Gone"  # deleted, being deleted, or another pod under its name
     FAILED = "Failed"
-    CHOSEN = "Taken"  # not tried: another scheduler took room of the node meanwhile
+    CHOSEN = "Taken"  # not tried: another scheduler used capacity of the node meanwhile
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """Writes to an object that another writes all the time.
 
-A write names the resourceVersion that was judged, so that what changed since is judged again.
-Whoever may patch an object could keep it from any such write by being faster each time. After two
-conflicts the object is still read and judged again, and the write then names its uid alone.
-A failure without an answer is no conflict: what it requested may have been done. Source: the
-design's "Intent log and executor".
+A write names the resourceVersion that was judged, so that what changed since is judged again. A
+user who may patch an object could keep it from any such write by being faster each time. After two
+conflicts the object is still read and judged again, and the write then names its uid alone. A
+failure without an answer is no conflict: what it requested may have been done. Source: the design's
+"Intent log and executor".
 """
 
 from __future__ import annotations

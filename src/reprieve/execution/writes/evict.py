@@ -130,9 +130,9 @@ async def obstacle(
 ) -> Eviction | None:
     """Return why the action cannot work on this root, None when nothing is known against it.
 
-    Nothing is changed. With `ask` the API server is asked whether a deletion is permitted: in a set
-    of several, one that must stay would make the eviction of the others pointless. The rights that
-    the other actions need are always requested, as operators often lack them.
+    Nothing is changed. With `ask` the API server is queried whether a deletion is permitted: in a
+    set of several, one that must stay would make the eviction of the others pointless. The rights
+    that the other actions need are always queried, as operators often lack them.
     """
     root = victim.root
     try:

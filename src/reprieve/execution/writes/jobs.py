@@ -1,7 +1,7 @@
 """Writes to others' jobs: suspend, start, restore templates, delete what is kept no longer.
 
 Each reads the job first and judges it again after a conflict, so that one that was created again
-under the same name, or that somebody else has stopped or started, is left alone. Every write is
+under the same name, or that another client has stopped or started, is left alone. Every write is
 fenced. Source: the design's "Intent log and executor"; specification of the quota plane, sections
 10.1 and 10.3.
 """
@@ -71,8 +71,8 @@ class JobWriter:
     async def stop(self, kind: JobKind, job: Json) -> bool:
         """Suspend a job that runs; its own controller deletes its pods.
 
-        Whoever patches the job all the time keeps it no longer than a few conflicts: it is read
-        and judged again, and what makes it stop is patched by its uid alone.
+        A user who patches the job all the time delays this by a few conflicts at most: the job is
+        read and judged again, and what makes it stop is patched by its uid alone.
         """
 
         def change(current: Json) -> Json | None:

@@ -150,7 +150,7 @@ class PodWriter:
         try:
             await teller.apply(PODS, marked, dict, force=True, subresource="status")
         except (NotFound, Conflict):
-            return False  # it is gone, or another of this name is there
+            return False  # deleted, or another pod has its name
         return True
 
     async def delete(self, pod: Json) -> bool:

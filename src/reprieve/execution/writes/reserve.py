@@ -1,11 +1,12 @@
 """What is written for a pod before its binding (PreBind): claims of volumes and of devices.
 
 A volume that was found gets the claim as its claimRef, a claim that is to be provisioned gets the
-annotation `selected-node`; whoever makes volumes does the rest. A device claim gets its allocation
-and its user; one for extended resources is made first, and named in the pod's status. What an
-earlier binding in a gang has left on a pod that is bound alone is removed. All writes of claims go
-by resourceVersion; writing what stands there already changes nothing. Source: specification 21.5
-and 21.9; kube-scheduler's VolumeBinding and DynamicResources, PreBind; gang jobs, 1.2.
+annotation `selected-node`; the provisioner of volumes does the rest. A device claim gets its
+allocation and its user; one for extended resources is made first, and named in the pod's status.
+What an earlier binding in a gang has left on a pod that is bound alone is removed. All writes of
+claims name the resourceVersion; writing what stands there already changes nothing. Source:
+specification 21.5 and 21.9; kube-scheduler's VolumeBinding and DynamicResources, PreBind; gang
+jobs, 1.2.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Reservations:
         """Point volumes at their claims, and claims at their node.
 
         Raises:
-            Refused: a volume was taken by another claim.
+                Refused: a volume was bound to another claim.
             ApiError: the API server refused or failed.
         """
         for each in assignments:
@@ -105,7 +106,7 @@ class Reservations:
     async def deallocate(self, given_up: Sequence[Deallocation]) -> None:
         """Clear allocations that keep a unit from every node, delete claims made for it in vain.
 
-        A claim that somebody else uses by now is left alone.
+        A claim that another pod uses by now is left alone.
 
         Raises:
             ApiError: the API server refused or failed.
@@ -129,7 +130,7 @@ class Reservations:
                     DEVICE_CLAIMS, {**claim, "status": status}, dict
                 )
             except (Conflict, NotFound):
-                continue  # somebody is at it: the next attempt sees what they did
+                continue  # another client writes it: the next attempt sees the result
 
     async def _point(self, volume: str, claim: Json) -> None:
         found: Json = await self._client.get(VOLUMES, "", volume, dict)

@@ -39,7 +39,7 @@ async def permitted(
         "name": name,
     }
     question = {"spec": {"resourceAttributes": attributes}}
-    # A question changes nothing, so it may be asked again.
+    # A review changes nothing, so the request may be repeated.
     review: Json = await retried(
         lambda: client.create(SELF_SUBJECT_ACCESS_REVIEWS, question, dict),
         client.transport.pause,

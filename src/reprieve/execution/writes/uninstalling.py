@@ -1,13 +1,13 @@
 """Removes what would hang, or fail closed, after the operator is removed.
 
-1. Stop the operator: scale its Deployments to zero and wait until their pods are gone, so that it
+1. Stop the operator: scale its Deployments to zero and wait until their pods have ended, so that it
    gives its lease back while it has its rights.
 2. Delete pods that `helm test` left, which no release counts as its own.
 3. Kueue's definitions that Reprieve installed convert by themselves no more (strategy None): an
    old version is served with the fields as they are stored; it would be refused.
 4. Empty the webhook configurations, which else refuse the writes below.
-5. Take Reprieve's finalizers off Workloads, ClusterQueues, ResourceFlavors, AdmissionChecks,
-   Topologies and queued pods. No work is deleted, started or let go: jobs that wait stay
+5. Remove Reprieve's finalizers from Workloads, ClusterQueues, ResourceFlavors, AdmissionChecks,
+   Topologies and queued pods. No workload is deleted, started or released: pending jobs stay
    suspended, pods gated.
 
 Kinds that another installation of Kueue owns are left alone. Repeating it changes nothing.

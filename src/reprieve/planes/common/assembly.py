@@ -108,14 +108,13 @@ class Surroundings:
 
     `mirror`: what all planes read of the API server.
 
-    `view`: the cluster as a plane that was made before keeps it. `disruptions` tells tenants
-    what became of their work, None where nobody is told; `notifier` sends it to their webhooks.
-    `governor`: asked and told by all planes. `loops`: names who goes in a circle. `others`:
-    follows what other actors evict, where that is wanted. `decision_log`: None where none is
-    written. `stepped`: when the wall clock was stepped last, monotonic. `measured`: what stands for
-    the exporters of metrics, None where they are asked.
-    `joint`: where planes register, and ask each other. `notices`: units that are told before they
-    are evicted.
+    `view`: the cluster as a plane that was made before keeps it. `disruptions` notifies tenants of
+    what became of their work, None where no tenant is notified; `notifier` sends it to their
+    webhooks. `governor`: queried by all planes, which report to it. `loops`: names the members of
+    loops. `others`: follows what other actors evict, where that is wanted. `decision_log`: None
+    where none is written. `stepped`: when the wall clock was stepped last, monotonic. `measured`:
+    what stands for the exporters of metrics, None where they are queried. `joint`: where planes
+    register, and query each other. `notices`: units that are notified before they are evicted.
     """
 
     options: OperatorOptions

@@ -27,8 +27,8 @@ __all__ = ["PlaneContext"]
 class PlaneContext:
     """One running plane.
 
-    `joint`: where the plane registers, and asks other planes. `ranking`: the order of victims of
-    somebody else. `shared`: the mirror of all planes.
+    `joint`: where the plane registers, and queries other planes. `ranking`: the order of victims of
+    an installed package. `shared`: the mirror of all planes.
     """
 
     full_client: Client

@@ -151,7 +151,7 @@ def status_writes(managed_fields: Iterable[dict[str, Any]] | None) -> StatusWrit
 def last_writer(writes: Iterable[StatusWrites]) -> str:
     """Return who wrote one of these statuses last, empty where we did.
 
-    Whoever wrote in the same second as we did came last.
+    Another writer in the same second as ours counts as the last.
     """
     found = list(writes)
     ours = max((each.ours for each in found), default="")
@@ -181,7 +181,7 @@ class StatusAuthors:
     def other(self) -> str:
         """Return who wrote last, or has written while this process runs and not long ago.
 
-        What was written before may be of one that is gone: it counts until we have written.
+        An earlier write may be of a decider that has ended: it counts until we have written.
         """
         at, other = self._others
         if at >= self._ours:

@@ -1,15 +1,16 @@
 """What the planes of one process query each other about a demand, so that one evicts for it.
 
-Each plane that runs registers here when it is assembled; a plane that runs alone finds nobody and
+Each plane that runs registers here when it is assembled; a plane that runs alone finds no other and
 decides as it always did.
 
-For what our own quota plane keeps waiting the idle plane asks it which idle work holds the quota
-that is lacking; until that is answered the quota plane puts its own preemption off. For pods that
-our own scheduling plane schedules the idle plane searches first: until it has answered, the
-scheduling plane puts its own preemption off, and what it found is carried out only where the
-scheduling plane has placed all pods of the demand with these victims gone. Where it finds too
-little, it asks the scheduling plane which idle work would do together with work of lower priority;
-it evicts that, and the scheduling plane the rest. Source: the design's "Where the planes meet".
+For a workload that our own quota plane keeps pending, the idle plane queries it which idle work
+holds the lacking quota; until that is answered the quota plane delays its own preemption. For pods
+that our own scheduling plane schedules the idle plane searches first: until it has answered, the
+scheduling plane delays its own preemption, and what the idle plane found is carried out only where
+the scheduling plane has placed all pods of the demand with these victims absent. Where it finds too
+little, it queries the scheduling plane which idle work would do together with work of lower
+priority; it evicts that, and the scheduling plane the rest. Source: the design's "Where the planes
+meet".
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ class Verdict(StrEnum):
     STARTING = "Starting"  # it does not know yet who is idle, nor what it evicts already
     UNDECIDED = "Undecided"  # it has not evaluated the demand yet
     SERVED = "Served"  # idle work is being evicted for it
-    HELPED = "Helped"  # idle work has been evicted, and work of lower priority has to go as well
+    HELPED = "Helped"  # idle work has been evicted, and work of lower priority has to be as well
     DECLINED = "Declined"  # no idle work helps
 
 
-#: Why the idle plane evicts nobody, by what it said when another plane decided; not where it does.
+#: Why the idle plane evicts no work, by its verdict when another plane decided; not where it does.
 REJECTIONS: Final = {
     Verdict.NOT_ASKED: Rejection.NOT_ASKED,
     Verdict.STARTING: Rejection.UNANSWERED,
@@ -107,7 +108,7 @@ class SchedulingSide(Protocol):
     ) -> str:
         """Return why the pods cannot all be placed without others, empty if they can.
 
-        `idle`: the pods of all idle work, some of which may have to go by priority alone.
+        `idle`: the pods of all idle work, some of which may have to be evicted by priority alone.
         """
         ...
 
@@ -116,8 +117,9 @@ class SchedulingSide(Protocol):
     ) -> Mixture | None:
         """Return which idle work to evict beside work of lower priority; None where none helps.
 
-        None, too, where priority alone is enough. `idle`: what may go, oldest first. `most`: idle
-        work alone is enough, and so many devices or more are no better; 0: it is not enough.
+        None, too, where priority alone is enough. `idle`: what may be evicted, oldest first.
+        `most`: idle work alone is enough, and so many devices or more are no better; 0: it is not
+        enough.
         """
         ...
 
@@ -146,7 +148,7 @@ class QuotaSide(Protocol):
     ) -> Release:
         """Return which units of idle work, oldest first, to evict for a pending Workload.
 
-        `promised`: Workloads for which idle work goes already, in their order.
+        `promised`: Workloads for which idle work is being evicted already, in their order.
         """
         ...
 

@@ -2,17 +2,18 @@
 
 | step | who |
 | --- | --- |
-| something is requested, or its instant has come | whoever calls `ask`, `ask_at` |
+| something is requested, or its instant has come | the caller of `ask`, `ask_at` |
 | what comes together is decided together | the loop, for the time of its `Pace` |
 | what was decided before is carried on | the plane, in `before` |
 | is anything in the way of deciding? | the plane, in `held_back`; stated once for each reason |
 | snapshot, decision in the solver thread, effects, carrying out | the plane, in `decide` |
 | a fault of ours: all is decided again after a pause, longer each time in a row | the loop |
 
-Asking is level-triggered: at most one turn is pending, however often it was requested. Whom a fault
-concerns is set aside by the plane, which knows its units; the loop sees what is nobody's own. Each
-plane has a loop and a solver thread of its own: a decision that has to be stopped, or left to
-itself, holds up no other work's. Source: the design's "How data flows" and "Processes and time".
+A request is level-triggered: at most one turn is pending, however often it was requested. The unit
+that a fault concerns is set aside by the plane, which knows its units; the loop sees only faults
+that belong to no unit. Each plane has a loop and a solver thread of its own: a decision that has to
+be stopped, or left to itself, holds up no other plane's. Source: the design's "How data flows" and
+"Processes and time".
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class HeldBack(Exception):
 class Pace:
     """How fast a loop runs, in nanoseconds.
 
-    `held_back`: until it is asked again what holds it back, told at the level `told_at`. `gather`:
-    for how long what comes together is waited for. Where turns take long that is `rest` times as
-    long as the last one took, at most `longest`.
+    `held_back`: how long until the next check of what holds it back, logged at the level `told_at`.
+    `gather`: for how long further requests are collected. After long turns that is `rest` times as
+    long as the last one lasted, at most `longest`.
     """
 
     held_back: int
@@ -106,9 +107,9 @@ class DecisionLoop:
     Args:
         plane: whose it is.
         clock: for pauses.
-        limit: how long one decision may take.
+            limit: how long one decision may last.
         log: of the plane.
-        decide: takes a snapshot, decides on it with `solver`, and carries out what follows.
+            decide: makes a snapshot, decides on it with `solver`, and carries out what follows.
         held_back: returns why nothing may be decided now, empty when it may.
         before: carries on what was decided earlier, whether or not anything may be decided now.
         interrupts: decisions work on snapshots only, and can be stopped anywhere.
@@ -135,7 +136,7 @@ class DecisionLoop:
         self._held_back = held_back
         self._before = before
         self._alarm = _Alarm(clock)
-        self._said = ""  # why nothing is decided, as last told
+        self._said = ""  # why nothing is decided, as last reported
 
     def ask(self) -> None:
         """Request a decision now."""

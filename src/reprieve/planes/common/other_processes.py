@@ -73,7 +73,7 @@ class OtherProcesses:
             self._served = MappingProxyType(found)
         return self._served
 
-    # What the watch tells.
+    # What the watch reports.
 
     def received(self, objects: list[Preemption]) -> list[_Served]:
         """Return what is kept of a page of the list."""

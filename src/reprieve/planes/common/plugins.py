@@ -59,7 +59,7 @@ def installed() -> Installed:
     """Return the plugins that the installed packages offer.
 
     Raises:
-        UsageError: two packages offer the same name, or one of ours is taken.
+            UsageError: two packages offer the same name, or one offers the name of ours.
     """
     found: dict[str, dict[str, EntryPoint]] = {}
     points: dict[str, list[str]] = {}
@@ -114,7 +114,7 @@ def load_scorers(offered: Installed, policy: Policy) -> Mapping[str, PlacementSc
 def one_sided(offered: Installed, policy: Policy) -> list[tuple[str, str]]:
     """Return (scheduler name, plugin) of each enabled plugin without PodGroupPostFilter.
 
-    With groups switched off there is nothing to be told.
+    With groups switched off there is nothing to report.
     """
     if not policy.gates.generic_workload:
         return []

@@ -49,7 +49,7 @@ class OperatorOptions:
     would hold, in place of it. `decision_log`: a file, or `-`.
     `named_series`: how many names of tenants' work metrics show. `notify`: hosts of webhooks that
     may be called, `notify_key`: a file with what messages are signed with. `notice_port`: where
-    pods request notices, None where they cannot; `notice_files`: pods are told in files, too;
+    pods request notices, None where they cannot; `notice_files`: pods get notices in files, too;
     `eviction_notice`: the longest notice where others request an eviction, 0: not answered.
     """
 

@@ -3,21 +3,21 @@
 A decision states what it is at (`at_work_on`). One that is at the same thing for longer than the
 limit is stopped: `DecisionStopped` is raised inside of it, at its next step of Python, and nothing
 of what it has done is used. A thread in which that does not help, since it is in C code, asleep or
-keeps whatever is raised, is left to itself and a new one takes its place; where several are left
-like that at the same time the process has to end (`DecisionLimit.give_up`). The limit is counted in
+keeps whatever is raised, is left to itself and a new one replaces it; where several are left like
+that at the same time the process has to end (`DecisionLimit.give_up`). The limit is counted in
 turns of the event loop, so that time in which the whole process was stopped counts for no work. A
 turn in which all records were walked over for garbage (a second at 650,000 of them, with no thread
-running) does not count either: that is nobody's decision. Eight are excused at one thing, so that
+running) does not count either, as no decision causes it. Eight are excused at one thing, so that
 one that has all collected again and again is stopped all the same.
 
 C code that keeps the interpreter's lock stops the loop, too, and all of this with it: then the
-process is ended from outside (`lease_keeper`), which is told what each thread is at
-(`DecisionLimit.noted`). Who leads next leaves that alone for a while (`suspects`).
+process is ended from outside (`lease_keeper`), which is notified what each thread is at
+(`DecisionLimit.noted`). The next leader leaves that alone for a while (`suspects`).
 
-A thread can only be stopped like this while what it works on belongs to nobody else: a snapshot and
-what the decision has made of it. One that works on more is asked to end, and does so at a step
-where nothing is half changed (`SolverPace`). The threads are daemons, so that the end of the
-process waits for none. Safety comes from the fence at every write, promptness from this thread.
+A thread can only be stopped like this while it alone uses what it works on: a snapshot and what the
+decision has made of it. One that works on more is requested to end, and does so at a step where
+nothing is half changed (`SolverPace`). The threads are daemons, so that the end of the process
+waits for none. Safety comes from the fence at every write, promptness from this thread.
 Source: the design's "Processes and time"; `PyThreadState_SetAsyncExc` of Python's C API.
 """
 
@@ -97,11 +97,12 @@ def full_collections() -> int:
 class DecisionLimit:
     """How long a decision may last, in nanoseconds, and what ends the process for want of threads.
 
-    `give_up` is told why, and what could not be stopped; `noted` what a plane is at from now on,
-    nothing for the empty text, and the system's number of the thread that is at it. `suspects`: of
-    whom deciding ended a process before this one. `inline`: decisions are made in the event loop
-    itself, which stands still meanwhile, and take as long as they take; for runs in virtual time.
-    `collections`: a number that grows with each collection that stops all threads.
+    `give_up` is called with why, and what could not be stopped; `noted` with what a plane is at
+    from now on, nothing for the empty text, and the system's number of the thread that is at it.
+    `suspects`: the work about which deciding ended a process before this one. `inline`: decisions
+    are made in the event loop itself, which stands still meanwhile, and last as long as they need;
+    for runs in virtual time. `collections`: a number that grows with each collection that stops all
+    threads.
     """
 
     longest: int = 5 * SECOND
@@ -162,7 +163,7 @@ class SolverPace:
         """Return when the decision may last longer.
 
         Raises:
-            TookTooLong: it was asked to end.
+                TookTooLong: it was requested to end.
         """
         job = _current()
         if job is not None and job.late:
@@ -225,7 +226,7 @@ class _Thread(threading.Thread):
             try:
                 result = job.work()
             finally:
-                job.note("")  # before anybody has the answer
+                job.note("")  # before any caller has the answer
         except DecisionStopped:
             raise
         except Exception as failure:
@@ -248,7 +249,7 @@ class Solver:
     """Runs functions of one plane one at a time in one thread, none longer than the limit.
 
     `interrupts`: they work on snapshots only, so that they can be stopped anywhere. Others are
-    asked to end, at their next `SolverPace.check`; where none comes the process is given up.
+    requested to end, at their next `SolverPace.check`; where none comes the process is given up.
     """
 
     def __init__(
@@ -293,7 +294,7 @@ class Solver:
                         raise await self._stop(thread, job)
                     self._ask_to_end(job, turns)
             except BaseException:
-                # Nobody wants the answer any more, and the thread ends with its job.
+                # No caller wants the answer any more, and the thread ends with its job.
                 job.answer.cancel()
                 thread.jobs.put(None)
                 raise

@@ -1,18 +1,19 @@
 """The one writer of statuses that a plane only has to name.
 
-A plane asks (`ask`) with a wish, which says as much as it needs to work the status out, and gives a
-pure function from wish to change. The rest is the same for all:
+A plane requests a write (`ask`) with a wish, which states as much as is needed to work the status
+out, and gives a pure function from wish to change. The rest is the same for all:
 
 1. The newest wish for an object counts: one that is overtaken while it waits is not written.
 2. An object is written by one worker at a time, so that an older wish never lands after a newer.
 3. What the change is, is worked out right before it is sent, on what is known then; where nothing
    differs nothing is sent.
 4. While the API server is away the change is worked out and tried again (`kube.retry`).
-5. An object that is gone is let be. Any other failure is told to the plane (`failed`), which knows
-   whether it asks again by itself; what is no conflict stands in the log.
+5. A deleted object is skipped. Any other failure is reported to the plane (`failed`), which knows
+   whether it requests the write again by itself; what is no conflict stands in the log.
 6. After a fault of ours the wish is tried again, unless a newer one came: in 5 s, then twice as
-   late each time, 5 minutes at most (`workers`). Each is logged and counted. Whoever waits for the
-   wish goes on after the first. Of more than 4,096 wishes that are put off so the oldest is let go.
+   late each time, 5 minutes at most (`workers`). Each is logged and counted. A caller that waits
+   for the wish continues after the first. Of more than 4,096 wishes that are delayed so the oldest
+   is dropped.
 7. A dry run writes nothing.
 
 Source: the design's "State that can be trusted" and "Bad input".
@@ -52,9 +53,9 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         clock: for pauses.
         change: what has to be written for a wish now, None for nothing.
         wire: the type of the answers.
-        written: told of each answer.
-        failed: told of a wish that could not be written.
-        fault: told of each fault of ours by which a status was not written.
+            written: called with each answer.
+            failed: called with a wish that could not be written.
+            fault: called with each fault of ours by which a status was not written.
         reported: the log of the plane.
         at_once: how many objects are written at the same time.
         writes: whether anything is written now; not in a dry run.

@@ -1,14 +1,14 @@
 """Work about which deciding ended a whole process: the next leader leaves it alone at first.
 
-C code that keeps the interpreter's lock can be stopped by nobody but the end of the process, and
-whoever leads next would meet the same work again. So the lease keeper writes into an annotation of
-the process lease what was being decided when it ends a silent operator, and an operator that begins
-anew, since it has decisions that do not end, has these written there. Who leads next sets this work
-aside from its start: for ten minutes, twice as long after each time in a row, at most a day.
+C code that keeps the interpreter's lock can be stopped only by the end of the process, and the next
+leader would meet the same work again. So the lease keeper writes into an annotation of the process
+lease what was being decided when it ends a silent operator, and an operator that begins anew, since
+it has decisions that do not end, has these written there. The next leader sets this work aside from
+its start: for ten minutes, twice as long after each time in a row, at most a day.
 
 The end of a pause is wall time of another machine, so that a pause is never longer than its count
-allows. Nobody is written down for good: who was not suspected for a day is forgotten.
-Source: the design's "Processes and time".
+allows. No work is listed for good: work that was not suspected for a day is forgotten. Source: the
+design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _suspect(said: Any) -> Suspect | None:
 class Suspects:
     """Who of them waits, in a process that leads.
 
-    `count` is told the plane of each whose work has come and waits.
+    `count` is called with the plane of each whose work has come and waits.
     """
 
     def __init__(self, clock: Clock, count: Callable[[Plane], None] = lambda plane: None) -> None:

@@ -2,10 +2,10 @@
 
 A package offers them as entry points of `reprieve.victim_orders`; `quota.victimOrder` and
 `gpuPreemption.victimOrder` name one. An order is a pure function that gives a candidate a whole
-number; the lower one goes first. It decides among candidates that the rules treat alike: in the
-quota plane those of one priority, in the idle plane all idle work. Everything else stays as it is,
-the proof of a plan included, and the number stands in the record, so that a decision is made again
-without the package.
+number; the lower one is evicted first. It decides among candidates that the rules treat alike: in
+the quota plane those of one priority, in the idle plane all idle work. Everything else stays as it
+is, the proof of a plan included, and the number stands in the record, so that a decision is made
+again without the package.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Ranking:
         try:
             rank = self.order(row)
             again = self.order(row)
-        except Exception as failure:  # somebody else's code
+        except Exception as failure:  # code of an installed package
             return 0, f"it failed: {failure!r}; {_ACCEPTED}"
         if type(rank) is not int or not -_LIMIT <= rank < _LIMIT:
             return 0, f"it answered {rank!r}; {_ACCEPTED}"
@@ -80,7 +80,7 @@ def ranking(name: str, where: str, *samples: QuotaWorkload | IdleWorkload) -> Ra
     """Return the installed order of a name, empty for none.
 
     Raises:
-        UsageError: nobody offers it, it cannot be loaded, or it breaks a rule of the proof.
+            UsageError: no package offers it, it cannot be loaded, or it breaks a rule of the proof.
     """
     if not name:
         return NO_ORDER

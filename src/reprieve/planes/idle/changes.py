@@ -1,7 +1,7 @@
 """What a change of a watched object makes due, object by object.
 
 Nothing is decided here and nothing is read from the API server: a change is noted where others will
-look it up, and whoever is concerned is looked at again. Source: the design's "How data flows".
+look it up, and the objects that it concerns are due again. Source: the design's "How data flows".
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Devices that pods hold or request by claims, kept up to date in the records of the pods.
 
 A device of a claim that several pods name is counted once, for the pod that has used the claim the
-longest: 1. the place of its reservation, those without one last; 2. creation; 3. uid. The
-others request none, though they use a GPU: their records have the name with 0. Claims of one
-namespace and name tie all pods that name them together (`PodRecord.shared`): the device comes free
-when the last of them has gone. Source: resource.k8s.io/v1; `intake.claimed`.
+longest: 1. the place of its reservation, those without one last; 2. creation; 3. uid. The others
+request none, though they use a GPU: their records have the name with 0. Claims of one namespace and
+name tie all pods that name them together (`PodRecord.shared`): the device comes free when the last
+of them has ended. Source: resource.k8s.io/v1; `intake.claimed`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How long work has been idle, as far as this process saw it.
 
-`idleSince` is a wall instant, and who subtracts it from now believes the wall clock and that nobody
-used a device in between. Of an instant that this process finds, the time until then is believed (a
-former process wrote it); from then on only time counts that passed by the monotonic clock while
+`idleSince` is a wall instant; subtracting it from now relies on the wall clock and on no device
+having been used in between. For an instant that this process finds, the time until then is believed
+(a former process wrote it); from then on only time counts that passed by the monotonic clock while
 polls came in. Where `idleSince` states more than that, it is set to what was seen.
 """
 
@@ -18,7 +18,7 @@ from reprieve.units.ids import GpuWorkloadKey
 
 __all__ = ["IdleTime"]
 
-#: Instants as close as this are taken for the same: the API keeps whole seconds.
+#: Instants as close as this count as the same: the API keeps whole seconds.
 _APART: Final = 5 * SECOND
 _POLLS: Final = 3
 

@@ -1,10 +1,10 @@
 """What a plane reports to the governor about its plans, so that every plane knows of it.
 
 A plan counts from when it is decided, since others are decided before it is over: each of its units
-is one displacement. Who was not evicted in the end, or whose plan could not be recorded, is taken
-back. A process that takes over learns the rest from the records, with what it has found of the
-plans that were open: outcomes count, intentions do not. Source: specification of disruptions,
-section 3.
+is one displacement. The displacement of a unit that was not evicted in the end, or whose plan could
+not be recorded, is withdrawn. A process that becomes the leader learns the rest from the records,
+with what it has found of the plans that were open: outcomes count, intentions do not. Source:
+specification of disruptions, section 3.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Issued:
 class PlaneDisplacements:
     """The displacements of one plane.
 
-    `waits`: whether an object waits for room, as it did. `loops`: who names those who take part.
+    `waits`: whether an object waits for capacity, as it did. `loops`: names the members of loops.
     `is_there`: whether an object of a lineage exists.
     """
 
@@ -213,9 +213,9 @@ class PlaneDisplacements:
     def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
         """Adopt what former processes did; of open plans `ended` reports the rest.
 
-        The preemptor of a completed plan is taken to have got its room, unless it still waits. What
-        it has not got of a plan that was `interrupted`, by the name of its record, or that was
-        abandoned, is not its doing.
+        The preemptor of a completed plan is assumed to have got its capacity, unless it still
+        waits. What it has not got of a plan that was `interrupted`, by the name of its record, or
+        that was abandoned, is not its doing.
         """
         rows: list[Displacement] = []
         got: list[tuple[Participant, Nanos]] = []

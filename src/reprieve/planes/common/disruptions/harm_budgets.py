@@ -3,8 +3,8 @@
 A budget that is not accepted holds no work; the log and its status state why. A version of a budget
 with the same spec, such as one with another status, changes nothing. Where the kind is not served
 there are none. Where it is served and may not be read, or the namespaces that a budget selects by
-may not, no plane evicts: a budget that nobody sees would be broken. Namespaces are read only once
-there is a budget that selects by their labels.
+may not, no plane evicts: a budget that the operator cannot see would be broken. Namespaces are read
+only once there is a budget that selects by their labels.
 """
 
 from __future__ import annotations

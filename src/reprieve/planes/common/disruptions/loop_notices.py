@@ -1,10 +1,10 @@
 """Names loops of displacements, and pairs that are held, to those whose work it is.
 
-All planes ask one governor, so that a loop may lead through several of them: one place names it,
+All planes query one governor, so that a loop may lead through several of them: one place names it,
 with all its members, in an event on each, in a metric, and in the conditions of what waits
-(`said_of`, which planes put there). Planes state by which object a lineage is known. In what
+(`said_of`, which planes write there). Planes state by which object a lineage is known. In what
 tenants read, work of other namespaces has a number. Displacements that are not recorded yet are
-taken back where that fails, so that a pair is named once its last ones are.
+withdrawn where that fails, so that a pair is named once its last ones are.
 
 Source: specification of disruptions, sections 4 and 6.
 """
@@ -49,8 +49,8 @@ class Numbers(Protocol):
 class LoopNotices:
     """What is named at the moment; `show` names what is new and nothing twice.
 
-    `events`: where none are written, None. `changed` is told of members whose loop is another one,
-    or none any more.
+    `events`: where none are written, None. `changed` is called with members whose loop is another
+    one, or none any more.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class LoopNotices:
         self._events = events
         self._numbers = numbers
         self._writes = writes
-        # The last object of each lineage that took part in a displacement.
+        # The last object of each lineage that was in a displacement.
         self._known: dict[Lineage, Reference] = {}
         self._unwritten: Counter[Pair] = Counter()
         self._pairs: dict[Families, list[str]] = {}  # with their names
-        # By names: when the hold ends that was told last.
+        # By names: the end of the hold that was reported last.
         self._reported: dict[tuple[str, ...], Nanos] = {}
         self._loops: dict[tuple[Lineage, ...], Loop] = {}
         self._said: dict[Lineage, str] = {}
@@ -140,7 +140,7 @@ class LoopNotices:
             asked, hold = held[pair]
             names = [self._name(each.lineage) for each in (asked.preemptor, asked.victim)]
             self._pairs[pair] = names
-            # A family that grows has another name, and what is held goes and comes with it.
+            # A family that grows has another name, and its holds end and begin with it.
             reported = self._reported.pop(tuple(names), Nanos(0))
             if reported < now:
                 await self._announce_pair(asked, hold, names, now)

@@ -3,17 +3,17 @@
 Read are two things beside what the scheduling plane sees of pods:
 
 - **Kueue's** Workloads whose condition `Evicted` states `Preempted`, unless the quota plane of this
-  process decides, which writes the same. What it says of failed nodes, stopped queues, deactivation
-  and of pods that were not ready in time is no displacement by anybody.
+  process decides, which writes the same. What Kueue states of failed nodes, stopped queues,
+  deactivation and of pods that were not ready in time is not a displacement.
 - **Events** with the reason `Evict`, as Volcano writes them of pods and of its PodGroups, and KAI
-  of its PodGroups. Whose work that is, is asked of the object while it is there; a PodGroup is work
-  of its controller.
+  of its PodGroups. The owner of that work is read from the object while it exists; a PodGroup is
+  work of its controller.
 
-Such rows protect their victim and are nobody's fault. They are told once, by whatever said it: the
-same object, and what happened to a lineage within one second. What an API server has still to
-say of it is known after a restart, too. Tenants may write events: of a namespace a thousand count
-within a day, and one that is told of the future or of no time at all counts once.
-Source: specification of disruptions, section 3.
+Such rows protect their victim and are held against no lineage. Each is reported once, by its first
+source: the same object, and what happened to a lineage within one second, is the same. What an API
+server has still to state of it is known after a restart, too. Tenants may write events: of a
+namespace a thousand count within a day, and one that is dated in the future or not at all counts
+once. Source: specification of disruptions, section 3.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
 class OtherActors:
     """Follows what others evict. `run` works beside the planes.
 
-    `note` is told of each displacement that counts; `decides`: whether the quota plane of this
+    `note` is called with each displacement that counts; `decides`: whether the quota plane of this
     process does, so that what Workloads state is its own doing.
     """
 
@@ -99,7 +99,7 @@ class OtherActors:
     def displaced(self, row: Displacement, once: Nanos | None = None) -> bool:
         """Record a displacement, if it is new; `once`: by when the same object is the same.
 
-        Of pods, which do not come back, there is none: the first that is told of one counts.
+        Pods do not come back, so `once` is None for them: the first report of a pod counts.
         """
         key = (row.uid, Nanos(0) if once is None else once)
         if key in self._known or row.at <= self._clock.wall() - KEPT:

@@ -1,10 +1,10 @@
-"""In which form those who follow a kind get its objects, all made of the same bytes.
+"""In which form the followers of a kind get its objects, all made of the same bytes.
 
-1. One who reads with a struct gets the widest struct that any of them requests (`WIDER`).
-2. One who reads with `dict` gets objects as JSON has them. Where others read the kind with a
-   struct, both are made of the same bytes (`Twofold`).
-3. One who says which objects it wants whole (`Form.whole`) gets those as JSON has them, and of all
-   others what it reads of them with its struct: nobody makes a dict of what is let go again.
+1. A follower that reads with a struct gets the widest struct that any of them requests (`WIDER`).
+2. A follower that reads with `dict` gets objects as JSON has them. Where others read the kind with
+   a struct, both are made of the same bytes (`Twofold`).
+3. A follower that names the objects it wants whole (`Form.whole`) gets those as JSON has them, and
+   for all others what it reads of them with its struct: no dict is made of what is dropped again.
 
 Structs that have nothing to do with each other are not brought together: the kind is read once for
 each. Source: the design's "How data flows".

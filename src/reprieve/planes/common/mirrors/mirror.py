@@ -1,14 +1,13 @@
 """One reflector for each kind that the planes of a process read: listed, watched and decoded once.
 
-Every plane follows the kinds that it needs, with a sink of its own; all that follow a kind are told
-of each list and each event, in the order in which they came. What one of them fails at is nobody
-else's: the others are told first. In which form each gets its objects, and which forms can be read
-together, is in `forms`.
+Every plane follows the kinds that it needs, with a sink of its own; all followers of a kind receive
+each list and each event, in the order in which they came. What one of them fails at does not
+concern the others: they receive it first. In which form each gets its objects, and which forms can
+be read together, is in `forms`.
 
-Who comes later makes the kind be listed anew for all, which changes nothing for those who were
-there, since a list replaces what is held. A kind that nobody follows any more is not read. Where
-one alone follows a kind nothing stands between it and its reflector. Source: the design's "How data
-flows".
+A later follower makes the kind be listed anew for all, which changes nothing for the earlier ones,
+since a list replaces what is held. A kind without followers is not read any more. If a kind has a
+single follower, nothing stands between it and its reflector. Source: the design's "How data flows".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Separate kinds that exist but may not be read from kinds that the server does not have.
 
 The API server answers 403 before it looks whether a kind exists. A kind that is not there protects
-nobody, so its absence holds nothing back; one that is there may protect somebody, so that nothing
+no workload, so its absence holds nothing back; one that is there may protect some, so that nothing
 is decided until it can be read, and the log names the rule to add. Discovery, which every
 authenticated client may read, states which of the two it is.
 """
@@ -43,7 +43,7 @@ class RefusedKinds:
     Args:
         client: for discovery.
         clock: for pauses.
-        log: takes the warning about a kind that exists and may not be read.
+            log: for the warning about a kind that exists and may not be read.
         effect: what is not done without it, as the end of that warning.
     """
 
@@ -97,7 +97,7 @@ class RefusedKinds:
             self._absent.add(resource)
             return
         except ApiError:
-            return  # asked again
+            return  # discovery is queried again
         self._absent.discard(resource)
         if resource not in self._reported:
             self._reported.add(resource)

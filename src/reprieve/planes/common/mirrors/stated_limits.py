@@ -2,7 +2,7 @@
 
 1. How long work waits before it preempts: its class of priorities decides, else its ClusterQueue,
    else the section of the plane.
-2. For how long work is told: the least of what its class and its queues allow.
+2. How long the notice of a workload may be: the least of what its class and its queues allow.
 
 A pod's queue is that of the label `kueue.x-k8s.io/queue-name`, else of the label with which Kueue
 marks pods of queued jobs; its ClusterQueue is that of its LocalQueue. Queues are read in v1beta2,

@@ -1,7 +1,7 @@
 """Watches of kinds that are held in caches, as the idle and the quota plane have them.
 
-A kind that a plane can do without (`required` off) may be one that is not served: that is told to
-nobody and counts as none being there.
+A kind that a plane can do without (`required` off) may be one that is not served: that is not
+reported and counts as none being there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Watch(Generic[W, R]):
 class Watcher:
     """Makes the watches of one plane.
 
-    `report` is told of each trouble once, `restarted` of the kind and why whenever listing or
+    `report` is called once with each trouble, `restarted` with the kind and why whenever listing or
     watching starts anew.
     """
 

@@ -1,7 +1,7 @@
 """The one place that carries out effects of evaluations, in their order.
 
 A plan that came to nothing is held for a while, longer each time; so is one that could not be
-recorded, which is told to whom it was for. Source: specification of the idle plane, section 14.
+recorded, which is reported to its demand. Source: specification of the idle plane, section 14.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What displaced work may reclaim, by the records of its displacement (`engine.idle.debts`).
 
-A dry run counts for nothing, nor does a record that does not state who went.
+A dry run counts for nothing, nor does a record that does not state which work was evicted.
 """
 
 from __future__ import annotations

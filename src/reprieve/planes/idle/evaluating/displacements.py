@@ -1,8 +1,8 @@
 """The idle plane and the governor of disruptions: what a snapshot needs of it, and its reports.
 
-A lineage is what one root has made, and what is submitted again (`lineages`). Before an
-evaluation, whoever is held from a demand, or from being evicted for no work, goes into the snapshot
-as a fact. Told are plans, demands that came to work (nothing was preempted for them in vain), pods
+A lineage is what one root has made, and what is submitted again (`lineages`). Before an evaluation,
+the snapshot gets as a fact which lineages are held from a demand, or from being evicted for no
+work. Reported are plans, demands that came to work (nothing was preempted for them in vain), pods
 of theirs that failed, and the end of a root's last pod. Source: specification of disruptions,
 section 4.
 """
@@ -42,8 +42,8 @@ _AT_WORK: Final = (Phase.ACTIVE, Phase.IDLE)
 class IdleDisplacements:
     """Requests a snapshot, and reports plans.
 
-    `lost_with`: what work is lost with a root. `loops`: who names loops;
-    `returns`: who tells when displaced work runs again.
+    `lost_with`: what work is lost with a root. `loops`: names loops; `returns`: reports when
+    displaced work runs again.
     """
 
     def __init__(

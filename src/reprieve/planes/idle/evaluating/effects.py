@@ -2,8 +2,8 @@
 
 | the evaluation states | then |
 | --- | --- |
-| a demand is not served | that is counted, logged, and told to it where it can do something |
-| time alone may change the answer | it is asked again then |
+| a demand is not served | that is counted, logged, and reported to it where it can do something |
+| time alone may change the answer | it is evaluated again then |
 | a plan | its proof is checked: if it holds, the plan is recorded and begun, else never executed |
 
 Nothing is done here: `carry_out` does it, in the order of the list; a dry run records plans and

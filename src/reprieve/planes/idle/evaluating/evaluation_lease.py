@@ -1,8 +1,8 @@
 """The Lease `gpu-preemption-eval`: one evaluation at a time, shared with Kaiwo's own operators.
 
-It is taken inside the process lease, only when there is something to evict, and released at once,
-so that an instance of the reference waits no longer than it must. Unlike the process lease, its age
-is judged by the times written in it, because that is how the reference judges ours. Source:
+It is acquired inside the process lease, only when there is something to evict, and released at
+once, so that an instance of the reference waits no longer than it must. Unlike the process lease,
+its age is judged by the times written in it, because that is how the reference judges ours. Source:
 specification of the idle plane, section 15.
 """
 
@@ -30,7 +30,7 @@ async def evaluation_lease(
     """Hold the Lease for the block; the value states whether it was obtained.
 
     Raises:
-        ApiError: the Lease cannot be read or written for another reason than somebody else.
+            ApiError: the Lease cannot be read or written for another reason than another holder.
     """
     writer = client.at(Priority.LEASE)
     chosen = await _acquire(writer, namespace, holder, clock)

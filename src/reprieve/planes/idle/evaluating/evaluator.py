@@ -1,9 +1,9 @@
-"""Who is preempted for whom: decide, check, commit.
+"""Victim selection for the idle plane: decide, check, commit.
 
 1. What is open already is carried on first (`open_intents`).
 2. A snapshot is decided in the solver thread. Only when that gives a plan is the Lease
-   `gpu-preemption-eval` taken, the newest snapshot decided again, and each plan checked against its
-   proof and committed; a plan that fails its check is never executed.
+   `gpu-preemption-eval` acquired, the newest snapshot decided again, and each plan checked against
+   its proof and committed; a plan that fails its check is never executed.
 3. Marks are written while the Lease is held, roots are evicted after it is released.
 
 Nothing is decided while the fence is closed, a required watch fails or the event loop lags. Source:
@@ -61,9 +61,9 @@ class Evaluator:
     """Runs evaluations one at a time, on request and when time alone may change the answer.
 
     `snapshot` gives the engine's view with the claims handed in; `intents` all Preemptions of the
-    plane; `roots` what is known of roots; `held_back` why nothing may be decided now;
-    `noted` is told of each evaluation, `displacements` of each plan; `holds_quota`: whether a root,
-    by uid, has reserved quota.
+    plane; `roots` what is known of roots; `held_back` why nothing may be decided now; `noted` is
+    called with each evaluation, `displacements` with each plan; `holds_quota`: whether a root, by
+    uid, has reserved quota.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Evaluator:
         if not context.read_only and not context.dry_run and context.fence.open:
             await self.open_intents.reconcile()
         elif context.read_only:
-            self.open_intents.notices.inherited(Plane.IDLE)  # nothing is told by this plane
+            self.open_intents.notices.inherited(Plane.IDLE)  # this plane notifies no unit
 
     async def _once(self) -> None:
         context = self._context

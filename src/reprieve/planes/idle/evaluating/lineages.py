@@ -3,13 +3,13 @@
 A root is known by its uid, as one owner. By its oldest pod, once one was seen, it is also known by
 
 1. the label `reprieve.dev/lineage`, which merges roots of a namespace;
-2. what it has in common with work that was submitted again: the kind of the root, what the pod asks
-   for and its labels, without those that controllers add;
+2. what it has in common with work that was submitted again: the kind of the root, what the pod
+   requests and its labels, without those that controllers add;
 3. when it was made.
 
 What was read of a root stays for as long as it is tracked, or has pods. The end of its last pod is
-told, so that what is submitted then may come in its place. Source: specification of disruptions,
-section 1.
+reported, so that what is submitted then may come in its place. Source: specification of
+disruptions, section 1.
 """
 
 from __future__ import annotations

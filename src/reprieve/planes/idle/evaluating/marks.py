@@ -3,8 +3,8 @@
 Marked is phase Preempting with `preemptedFor` and `preemptionReason`, as Kaiwo writes it; evicted
 is Preempted; spared is Idle again, with the idle time it had. A GpuWorkload without a mark that is
 spared is touched, so that a mark that a deposed process still has on its way fails. With each mark
-goes what is told: events, conditions, and what work the victim loses. Source: specification of the
-idle plane, sections 11, 12 and 14.
+its reports are written: events, conditions, and what work the victim loses. Source: specification
+of the idle plane, sections 11, 12 and 14.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _DO: Final = {
 class Shown:
     """What the subject of a victim or guard states now, read from the API server.
 
-    `found` None: it is gone. `marked`: it carries the mark of this plan. `evicted`: its system
+    `found` None: it is deleted. `marked`: it carries the mark of this plan. `evicted`: its system
     holds it for evicted.
     """
 
@@ -108,7 +108,7 @@ class Marks:
         self._plans = plans
         self._changed = changed
         self._lost_with = lost_with
-        # What victims lose that this process marked; their pods may be gone before it is counted.
+        # What victims lose that this process marked; their pods may end before it is counted.
         self._at_stake: dict[str, int] = {}
         # Idle times of victims that this process marked, to be given back if they are spared.
         self._idle_since: dict[str, Nanos | None] = {}
@@ -287,7 +287,7 @@ class Marks:
     ) -> None:
         """Write a status over the version that was judged, or after a conflict by uid alone.
 
-        Whoever may write a GpuWorkload could else keep it for as long as he writes it.
+        Otherwise a user who may write a GpuWorkload could keep it for as long as he writes it.
         """
         wanted = msgspec.structs.replace(
             status_to_api(status, conditions), policy=found.status.policy, gpus=found.status.gpus

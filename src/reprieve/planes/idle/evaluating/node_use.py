@@ -1,6 +1,6 @@
 """What the pods on each node request together, kept up to date with every change of a pod.
 
-Summing over all pods whenever somebody waits would hold the event loop up in a large cluster. A pod
+Summing over all pods for each pending demand would hold the event loop up in a large cluster. A pod
 that is being deleted still counts, a finished one does not.
 """
 

@@ -1,14 +1,14 @@
 """Open intents: carried from commit to completion, resumed after a crash, folded into claims.
 
-1. An intent that nobody of this process works on is resumed, and a GpuWorkload found in Preempting
+1. An intent that no task of this process works on is resumed, and a GpuWorkload found in Preempting
    without an open intent is given one and finished: a hand-made or former operator's mark is
-   finished even if its demand is gone, as the reference does.
-2. What has failed for a passing reason is tried again, and an intent whose victims' pods are gone
-   is closed once its demand has let go (`execution.executor`).
+   finished even if its demand is deleted, as the reference does.
+2. What has failed for a passing reason is tried again, and an intent whose victims' pods have ended
+   is closed once its demand needs it no more (`execution.executor`).
 
-Claims and the room on nodes are folded from the open intents that the watch shows and from those of
-this process that it does not show yet. Source: the design's "Intent log and executor", steps 5 and
-6, and "State that can be trusted".
+Claims and the capacity of nodes are folded from the open intents that the watch shows and from
+those of this process that it does not show yet. Source: the design's "Intent log and executor",
+steps 5 and 6, and "State that can be trusted".
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _USED_WITHIN: Final = MINUTE
 class OpenIntents:
     """The intents that are not over, and the tasks that carry them.
 
-    `intents` gives all Preemptions of the plane; `roots` what is known of roots; `again` asks
-    for another look at a wall instant; `displacements`: where the governor is told; `evicted` is
-    called when the victims of a plan have been evicted.
+    `intents` gives all Preemptions of the plane; `roots` what is known of roots; `again` requests
+    another look at a wall instant; `displacements`: reports to the governor; `evicted` is called
+    when the victims of a plan have been evicted.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class OpenIntents:
             disruptions=context.disruptions,
             saving=LettingSave(self.notices, self._victims, context.clock),
         )
-        # Intents in parts that others have begun, put together, by name.
+        # Intents in parts that others have begun, assembled, by name.
         self._whole: dict[str, PreemptionSpec] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -274,7 +274,7 @@ class OpenIntents:
                 started = await self._book.log.start(intent)
                 await self._executor.resume(await self._book.log.whole(started))
         except (Conflict, NotFound):
-            pass  # written by somebody else: the watch shows it again
+            pass  # written by another client: the watch shows it again
         finally:
             self._resuming -= 1
             name = intent.metadata.name

@@ -3,8 +3,8 @@
 Which those are is found by halves: a part that an evaluation of its own breaks on holds one. They
 are left out for 10 s, twice as long after each time in a row, at most ten minutes, or until they
 change their settings or their phase; then all are evaluated again. One whose evaluation ended an
-earlier process waits for as long as that states (`suspects`). Whoever an open intent is about
-is never left out, as what is freed for it would be freed again: then nothing is decided if the
+earlier process waits for as long as that states (`suspects`). A GpuWorkload of an open intent is
+never left out, as what is freed for it would be freed again: then nothing is decided if the
 evaluation breaks on it, or if one of it ended an earlier process. Source: the design's "Bad input".
 """
 

@@ -1,10 +1,10 @@
 """What a victim of the idle plane is: a GpuWorkload that is marked, and its root that is evicted.
 
 The marks are those of Kaiwo (`marks`). A root is deleted, scaled to zero or suspended
-(`execution.writes.evict`), and gone when its pods are. All victims of a plan are marked or nobody
-is evicted, but by the literal switch `partialSetsMarked`. Victims that were told before are
-pardoned as soon as a guard does not hold, the demand is served, or their users keep them. After a
-crash marks are finished, since their owners may have been told; the rest is marked only while
+(`execution.writes.evict`), and has ended when its pods have. All victims of a plan are marked or
+none is evicted, but by the literal switch `partialSetsMarked`. Victims that were notified before
+are pardoned as soon as a guard does not hold, the demand is served, or their users keep them. After
+a crash marks are finished, since their owners may have been notified; the rest is marked only while
 every guard still holds. Source: specification of the idle plane, sections 11, 12 and 14; the
 design's "Intent log and executor".
 """
@@ -87,7 +87,7 @@ class IdleVictims:
         self._marks = Marks(context, workloads, plans, changed, lost_with)
         self._not_evictable = not_evictable
         self._refusals: dict[tuple[str, str], int] = {}  # by record and root
-        self._overdue: set[str] = set()  # records of whose victims that was told
+        self._overdue: set[str] = set()  # records for whose victims that was reported
         # Since when evicted roots are waited for, by record and root: monotonic.
         self._leaving: dict[tuple[str, str], int] = {}
 
@@ -104,7 +104,7 @@ class IdleVictims:
         victims = (each for each in intent.spec.victims if self._leaves(intent, each))
         return min((self._deadline(intent, each) for each in victims), default=None)
 
-    # What the executor asks.
+    # What the executor queries.
 
     def gets_notice(self, victim: Victim) -> bool:
         return True
@@ -213,7 +213,8 @@ class IdleVictims:
                 self._not_evictable.refused(victim.root.uid, context.clock.wall())
         elif eviction.over:
             self._not_evictable.forget(victim.root.uid)
-        # Who is found gone after an earlier call went by that, though nobody could write it then.
+        # A root found deleted after an earlier call was evicted by it, even if that is not written
+        # yet.
         evicted = eviction.result is Result.EVICTED or (eviction.over and again)
         await self._marks.settle(intent, victim, eviction, evicted=evicted)
         if evicted:
