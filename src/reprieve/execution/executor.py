@@ -247,7 +247,7 @@ class Executor(Generic[M]):
         each.busy = False
 
     async def give_up(self, each: Carried[M], reason: str) -> None:
-        """Abandon a plan of which not everybody could be evicted.
+        """Abandon a plan of which not every victim could be evicted.
 
         Raises:
             Deposed: the fence is closed.

@@ -88,7 +88,7 @@ class Steps(Generic[M]):
         """Remove the mark of one that stays.
 
         Raises:
-                ApiError: it could not be removed.
+            ApiError: it could not be removed.
         """
         mark = each.marks.pop(victim.root.uid, None)
         await self._victims.spare(each.intent, victim, mark, why)

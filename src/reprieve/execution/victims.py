@@ -67,14 +67,14 @@ class Manner:
     """What of the steps differs between planes.
 
     Attributes:
-            evicted: what the reason of a closed record states of its victims.
+        evicted: what the reason of a closed record states of its victims.
         marked_at_once: how many victims are marked at a time.
         evicted_at_once: likewise.
         all_or_nobody: one that cannot be marked spares all others.
-            last_alone: the last victim is evicted when the calls for all others have succeeded.
-            whole: a plan is completed only where all its victims have ended.
+        last_alone: the last victim is evicted when the calls for all others have succeeded.
+        whole: a plan is completed only where all its victims have ended.
         rest_is_marked: after a crash who carries no mark is marked while the plan holds.
-            given_up_after: for how long an eviction is retried; None without end.
+        given_up_after: for how long an eviction is retried; None without end.
     """
 
     evicted: str = "evicted"

@@ -5,7 +5,7 @@
    deadline has moved or when it stays.
 2. Only the notified pod is patched: the patch names its uid. A deleted pod needs no notice.
 3. No eviction waits for that (`due_notices`). A new leader writes the notices that its predecessor
-   may not have written, and corrects the notice of a pod that stays.
+   may not have written, and that a pod stays which its predecessor notified of its eviction.
 
 A pod that is notified in this way alone is released when it ends. Source: the contract of notices
 in `docs/notice-reference.md`.

@@ -1,12 +1,11 @@
 """The book of one plane: its plans, from the first write of a record to its removal.
 
-1. A plan is written before anything happens: planned, then as begun under this process's epoch.
-   The number in its name counts the plans for one preemptor; a name that stands for another plan is
+1. A plan is written before anything happens: planned, then as begun under this process's epoch. The
+   number in its name counts the plans for one preemptor; a name that stands for another plan is
    left alone, and the next number is used. Written twice it is still one plan, so that what may
-   pass
-   is tried again here, a few times at short pauses.
+   pass is tried again here, a few times at short pauses.
 2. From the moment in which its name is chosen until it is closed a plan stands in `open`, so that
-   who is preempted is known before the API server has answered.
+   its victims are known before the API server has answered.
 3. What could not be begun and is stored all the same, as an answer was lost, is abandoned.
 4. A plan that evicted no workload and is made again replaces its former record: many tries of one
    plan are one record, whose attempt states how many they were.

@@ -162,7 +162,7 @@ class IntentLog:
 
         Raises:
             Deposed: the fence is closed.
-                Conflict: another process wrote the intent since it was read.
+            Conflict: another process wrote the intent since it was read.
         """
         return await self._write(
             intent,
@@ -186,7 +186,7 @@ class IntentLog:
 
         Raises:
             Deposed: the fence is closed.
-                Conflict: another process wrote the intent since it was read.
+            Conflict: another process wrote the intent since it was read.
         """
         known = {**intent.status.lost_after_save, **lost}
         kept = dict(islice(known.items(), _MOST_SAVED))
@@ -197,7 +197,7 @@ class IntentLog:
 
         Raises:
             Deposed: the fence is closed.
-                Conflict: another process wrote the intent since it was read.
+            Conflict: another process wrote the intent since it was read.
         """
         known = {**intent.status.extended, **until}
         return await self._write(
@@ -221,7 +221,7 @@ class IntentLog:
 
         Raises:
             Deposed: the fence is closed.
-                Conflict: another process wrote the intent since it was read.
+            Conflict: another process wrote the intent since it was read.
         """
         states, spec = list(victims), intent.spec
         by_number = spec.parts and len(spec.victims) == spec.number_of_victims

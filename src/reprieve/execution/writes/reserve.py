@@ -58,7 +58,7 @@ class Reservations:
         """Point volumes at their claims, and claims at their node.
 
         Raises:
-                Refused: a volume was bound to another claim.
+            Refused: a volume was bound to another claim.
             ApiError: the API server refused or failed.
         """
         for each in assignments:

@@ -41,7 +41,7 @@ class StatusChange:
     """What is written into a status of which object, over which version of it.
 
     Attributes:
-            changes: fields of the status with their new values, None removes one.
+        changes: fields of the status with their new values, None removes one.
         version: the resourceVersion that was judged; empty where any is as good.
         patch_type: strategic where entries of a list are merged by their key.
         subresource: whether the kind has its status apart.
@@ -78,7 +78,7 @@ async def write_status(client: Client, change: StatusChange, wire: type[T]) -> T
     """Write the change and return the object as it is stored.
 
     Raises:
-            NotFound: the object is deleted.
+        NotFound: the object is deleted.
         Conflict: it is another one, or another version of it.
         ApiError: the API server refused.
     """

@@ -3,12 +3,12 @@
 Two deciders over the same work would evict twice for one demand. The Lease's age is observed on the
 monotonic clock, as every lease's here.
 
-Who may write Leases in a namespace, as everybody with Kubernetes' role `edit` may in his own, can
-make one of this name and would so stop everybody's decisions. So a Lease counts by itself only in a
-namespace that is no tenant's: the operator's, and those where the other is known to be installed.
-In any other it counts where the other decider has also written what no tenant may, the status of an
-object of the plane's, and later than this one did. The Lease of each namespace is followed by
-itself, so that none hides another.
+A user who may write Leases in a namespace, as any user with Kubernetes' role `edit` may in his own,
+can make one of this name and would so stop the decisions for all. So a Lease counts by itself only
+in a namespace that is no tenant's: the operator's, and those where the other is known to be
+installed. In any other it counts where the other decider has also written what no tenant may, the
+status of an object of the plane's, and later than this one did. The Lease of each namespace is
+followed by itself, so that none hides another.
 """
 
 from __future__ import annotations

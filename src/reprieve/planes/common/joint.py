@@ -3,12 +3,12 @@
 Each plane that runs registers here when it is assembled; a plane that runs alone finds no other and
 decides as it always did.
 
-For a workload that our own quota plane keeps pending, the idle plane queries it which idle work
+If our own quota plane keeps a workload pending, the idle plane queries it for the idle work that
 holds the lacking quota; until that is answered the quota plane delays its own preemption. For pods
 that our own scheduling plane schedules the idle plane searches first: until it has answered, the
 scheduling plane delays its own preemption, and what the idle plane found is carried out only where
 the scheduling plane has placed all pods of the demand with these victims absent. Where it finds too
-little, it queries the scheduling plane which idle work would do together with work of lower
+little, it queries the scheduling plane for the idle work that would do together with work of lower
 priority; it evicts that, and the scheduling plane the rest. Source: the design's "Where the planes
 meet".
 """

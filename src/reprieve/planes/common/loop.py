@@ -107,9 +107,9 @@ class DecisionLoop:
     Args:
         plane: whose it is.
         clock: for pauses.
-            limit: how long one decision may last.
+        limit: how long one decision may last.
         log: of the plane.
-            decide: makes a snapshot, decides on it with `solver`, and carries out what follows.
+        decide: makes a snapshot, decides on it with `solver`, and carries out what follows.
         held_back: returns why nothing may be decided now, empty when it may.
         before: carries on what was decided earlier, whether or not anything may be decided now.
         interrupts: decisions work on snapshots only, and can be stopped anywhere.

@@ -59,7 +59,7 @@ def installed() -> Installed:
     """Return the plugins that the installed packages offer.
 
     Raises:
-            UsageError: two packages offer the same name, or one offers the name of ours.
+        UsageError: two packages offer the same name, or one offers the name of ours.
     """
     found: dict[str, dict[str, EntryPoint]] = {}
     points: dict[str, list[str]] = {}

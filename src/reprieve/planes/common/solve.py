@@ -163,7 +163,7 @@ class SolverPace:
         """Return when the decision may last longer.
 
         Raises:
-                TookTooLong: it was requested to end.
+            TookTooLong: it was requested to end.
         """
         job = _current()
         if job is not None and job.late:

@@ -53,9 +53,9 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         clock: for pauses.
         change: what has to be written for a wish now, None for nothing.
         wire: the type of the answers.
-            written: called with each answer.
-            failed: called with a wish that could not be written.
-            fault: called with each fault of ours by which a status was not written.
+        written: called with each answer.
+        failed: called with a wish that could not be written.
+        fault: called with each fault of ours by which a status was not written.
         reported: the log of the plane.
         at_once: how many objects are written at the same time.
         writes: whether anything is written now; not in a dry run.

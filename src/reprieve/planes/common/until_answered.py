@@ -1,10 +1,11 @@
 """What a process has to know before it can stand by, queried until the API server answers.
 
 A process that leads begins anew when it loses its lease, and it loses it where the API server is
-away for longer than that lasts: so a process that begins anew may find it away still. Being away is
-no answer, a refused connection, and what a load balancer or an overloaded server answers in its
-place (5xx, 429). Any other refusal is an answer, which another request does not change. A signal to
-stop ends the waiting. Source: the design's "Processes and time".
+away for longer than that lasts: so a process that begins anew may find it away still. The API
+server counts as away after no answer, a refused connection, or what a load balancer or an
+overloaded server answers in its place (5xx, 429). Any other refusal is an answer, which another
+request does not change. A signal to stop ends the waiting. Source: the design's "Processes and
+time".
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def ranking(name: str, where: str, *samples: QuotaWorkload | IdleWorkload) -> Ra
     """Return the installed order of a name, empty for none.
 
     Raises:
-            UsageError: no package offers it, it cannot be loaded, or it breaks a rule of the proof.
+        UsageError: no package offers it, it cannot be loaded, or it breaks a rule of the proof.
     """
     if not name:
         return NO_ORDER

@@ -27,7 +27,7 @@ class Due:
         pods: uids of GPU pods whose root is to be found.
         queued: uids of Kueue Workloads whose root is to be found.
         roots: uids of roots whose GpuWorkload is to be brought in line with them.
-            workloads: GpuWorkloads that are to be reconciled through their phases.
+        workloads: GpuWorkloads that are to be reconciled through their phases.
     """
 
     def __init__(self, workloads: TrackedWorkloads, clock: Clock) -> None:

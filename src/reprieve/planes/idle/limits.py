@@ -1,8 +1,9 @@
 """What the priority classes and queues of pods state of delays and notices, in the idle plane.
 
-They are read where the section has `preemptionDelay`, or allows notices at all. A root goes with
-all of its pods: of delays the longest counts, and of the notices allowed the least. A root without
-pods is bound by no class and queue. Source: `docs/preemption-delay.md`, `docs/notice-reference.md`.
+They are read where the section has `preemptionDelay`, or allows notices at all. A root is evicted
+with all of its pods: of delays the longest counts, and of the notices allowed the least. A root
+without pods is bound by no class and queue. Source: `docs/preemption-delay.md`,
+`docs/notice-reference.md`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which pods belong to which root.
 
-A pod belongs to a root when it is the root, when one of its ownerReferences names the root, or,
-for a pod that requests GPUs, when the way up through controlling owners meets an object with such
-a reference. Only GPU pods have their way walked. A pod that the named owner does not know is none
-of its own: whoever creates a pod may name any object. Source: specification of the idle plane,
+A pod belongs to a root when it is the root, when one of its ownerReferences names the root, or, for
+a pod that requests GPUs, when the way up through controlling owners meets an object with such a
+reference. Only GPU pods have their way walked. A pod that the named owner does not know is none of
+its own: a user who creates a pod may name any object. Source: specification of the idle plane,
 section 8.
 """
 

@@ -2,9 +2,9 @@
 
 What a change makes due is in `changes`. Three level-triggered loops share one event loop. `resolve`
 finds the root of every GPU pod; `follow` keeps one GpuWorkload for each root that opted in;
-`reconcile` takes a GpuWorkload through its phases; the evaluator decides who is preempted. Nothing
-is done before every required kind has synced, and a failure over one object delays that object
-only.
+`reconcile` moves a GpuWorkload through its phases; the evaluator decides which work is preempted.
+Nothing is done before every required kind has synced, and a failure over one object delays that
+object only.
 """
 
 from __future__ import annotations
@@ -354,7 +354,7 @@ class IdlePlane:
         try:
             way = await self._roots.resolve(pod_found(pod))
         except (OwnerNotFound, NodeRoot):
-            return  # typical for pods on their way out; static pods are nobody's workload
+            return  # typical for pods that are ending; static pods belong to no workload
         except ResolutionError as error:
             tell_unresolved(self.context, pod, error)
             if not isinstance(error, ChainTooDeep):

@@ -1,7 +1,7 @@
 """Which fit check is in force: a node for every pod where nodes may be read, else the sum.
 
-Where the configuration says which one it wants, that is in force, and missing rights keep the plane
-from deciding. Source: promise "Feasible" of the design.
+If the configuration names a check, that one is in force, and missing rights keep the plane from
+deciding. Source: promise "Feasible" of the design.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Roots that Kueue Workloads stand for, also while they have no pods at all.
 
 A suspended job that waits for quota is a demand for all the GPUs that its pods would request. The
-root is found on the way up from the Workload's owner, which may be a job that somebody else owns.
+root is found on the way up from the Workload's owner, which may be a job that another object owns.
 Source: specification of the idle plane, section 13 (its Kueue extension, difference D8).
 """
 

@@ -76,7 +76,7 @@ class PodRecord:
     names that it waits for, and `shared`, as `namespace/name`, which are named by other pods, too.
     `part`: the resource name by which it requests a share of a GPU, empty for whole ones.
     `priority`: as the API server has resolved it. `speaks`: it answers a notice for its unit.
-    `grace`: seconds that it may take to end.
+    `grace`: seconds that it may need to end.
     """
 
     uid: str

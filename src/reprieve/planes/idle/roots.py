@@ -81,8 +81,8 @@ class Roots:
         # One lock for each object that is being requested now.
         self._asking: dict[str, asyncio.Lock] = {}
         self._facts: dict[str, RootFacts] = {}
-        # What roots select, by uid; None where the kind does not say. Of all that are known, since
-        # an eviction waits for the pods of a root that is gone.
+        # What roots select, by uid; None where the kind does not state it. Of all that are known,
+        # since an eviction waits for the pods of a root that is deleted.
         self._selectors: dict[str, Selector] = {}
         self._unlistable: set[Resource] = set()
 
@@ -93,7 +93,7 @@ class Roots:
     async def expect(self, pods: Iterable[Found]) -> None:
         """Read the owners of many pods, kind by kind, where lists are allowed and cheaper.
 
-        What is not learned here is asked for one by one when it is needed.
+        What is not learned here is read one by one when it is needed.
         """
         below = list(pods)
         for _ in range(MAXIMUM_DEPTH):
@@ -129,8 +129,8 @@ class Roots:
     def knows(self, root: Reference, pod: Found) -> bool:
         """Return whether a root may have a pod that names it beside its controller.
 
-        By its last good read; before that it is believed. Only roots are asked, which are read
-        anyway: how many objects a pod names, and which, is for whoever creates it.
+        By its last good read; before that it is believed. Only roots are checked, which are read
+        anyway: the creator of a pod decides how many objects it names, and which.
         """
         if root.uid not in self._selectors or self._literal.owner_uid_unchecked:
             return True

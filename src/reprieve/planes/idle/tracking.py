@@ -1,10 +1,10 @@
 """Which roots are tracked: a GpuWorkload for each that opted in, and its overrides.
 
 A root is tracked while its own or its namespace's annotations have any key with the prefix. What
-the annotations state goes into the GpuWorkload's spec and follows them; fields that were edited by
-hand stay. When all annotations of a root go away, so does the GpuWorkload that was made for them.
-A value that is not accepted is named in a Warning event on the root and gives way to the next
-tier. Source: specification of the idle plane, sections 4, 5, 6 and 9.
+the annotations state is written to the GpuWorkload's spec and follows them; fields that were edited
+by hand stay. When all annotations of a root are removed, so is the GpuWorkload that was made for
+them. A value that is not accepted is named in a Warning event on the root, and the next tier
+applies. Source: specification of the idle plane, sections 4, 5, 6 and 9.
 """
 
 from __future__ import annotations

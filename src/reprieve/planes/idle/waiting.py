@@ -1,8 +1,8 @@
 """Why no workload is preempted for the demands of the idle plane: counted, in events, answered.
 
 After each evaluation every demand for which nothing is preempted is counted by its reason, found by
-sums alone; an event on its GpuWorkload states it when the reason is another one than was told last.
-Only who asks has the engine decide again. The waiting members of a gang are one demand.
+sums alone; an event on its GpuWorkload states it when the reason differs from the one reported
+last. The engine decides again only for a query. The waiting members of a gang are one demand.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Watches:
     """All watches of one plane.
 
     Nodes and slices of devices are watched only for the placement proof, EndpointSlices only when a
-    metric source names a Service, PriorityClasses and queues with `limits`, for what they say of
+    metric source names a Service, PriorityClasses and queues with `limits`, for what they state of
     delays and notices. Kueue's Workloads and claims of devices are read where their APIs are
     served.
     """

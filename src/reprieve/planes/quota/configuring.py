@@ -1,8 +1,8 @@
 """The configuration as the watches show it, in the engine's rows, without what cannot be used.
 
-An object that a webhook would have refused is left out and told so, in an event on it, once for
-each thing that is wrong with it. Source: specification of the quota plane, section 1; the design's
-"Bad input".
+An object that a webhook would have refused is left out, and an event on it states so, once for each
+thing that is wrong with it. Source: specification of the quota plane, section 1; the design's "Bad
+input".
 """
 
 from __future__ import annotations

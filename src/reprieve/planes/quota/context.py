@@ -41,14 +41,14 @@ class QuotaOptions:
     """What an operator chooses.
 
     `usage_based`: how the use of LocalQueues fades, None where it does not count. `pods_ready`: by
-    when the pods of an admitted workload must be ready, None for as long as it takes. Finished
-    Workloads, and jobs of Workloads that were deactivated for it, are deleted after so many
-    seconds, None is never. `without_queue_name`: jobs without a queue name are held back as well.
-    `selector`: namespaces whose jobs are queued. `queue_metrics`: quotas and shares of queues are
-    shown as metrics. Two workloads that preempted each other `loop_limit` times within
-    `loop_window` nanoseconds are held; 0 holds none. `prove_nodes`: no work is preempted for what
-    would still not fit on nodes. `external`: kinds that others queue, as `Kind.version.group`.
-    `notice`: for how long victims may save; `delay`: how long preemptors wait, in nanoseconds.
+    when the pods of an admitted workload must be ready, None for no limit. Finished Workloads, and
+    jobs of Workloads that were deactivated for it, are deleted after so many seconds, None is
+    never. `without_queue_name`: jobs without a queue name are held back as well. `selector`:
+    namespaces whose jobs are queued. `queue_metrics`: quotas and shares of queues are shown as
+    metrics. Two workloads that preempted each other `loop_limit` times within `loop_window`
+    nanoseconds are held; 0 holds none. `prove_nodes`: no work is preempted for what would still not
+    fit on nodes. `external`: kinds that others queue, as `Kind.version.group`. `notice`: for how
+    long victims may save; `delay`: how long preemptors wait, in nanoseconds.
     """
 
     settings: Settings = field(default_factory=Settings)

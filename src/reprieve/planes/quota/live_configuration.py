@@ -1,8 +1,8 @@
 """The quota plane's configuration in a ConfigMap: read at the start, and watched.
 
-A change is told in an event on the ConfigMap, key by key; what decisions are made by takes effect
-at once, in the process that leads and in those that stand by. A text that is not accepted changes
-nothing, and is told with what is accepted; so is a ConfigMap that is gone.
+A change is reported in an event on the ConfigMap, key by key; settings of decisions apply at once,
+in the process that leads and in those that stand by. A text that is not accepted changes nothing,
+and is reported with what is accepted; so is a deleted ConfigMap.
 
 Source: specification of the quota plane, section 1.6; see `settings.quota_changes`.
 """

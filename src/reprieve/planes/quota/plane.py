@@ -55,7 +55,7 @@ from reprieve.wording.events import EventText
 __all__ = ["QuotaPlane"]
 
 _PERIOD: Final = SECOND
-#: Held by whoever runs Kueue's own controller.
+#: Held by the process that runs Kueue's own controller.
 _KUEUE_LEASE: Final = "c1f6bfd2.kueue.x-k8s.io"
 _KUEUE_HOMES: Final = ("kueue-system",)  # where Kueue's own manifests install it
 _KUEUE_PERIOD: Final = 2 * SECOND
@@ -131,7 +131,7 @@ class QuotaPlane:
         self._kueue = ForeignDecider(
             context.client, namespace, context.clock, _KUEUE_LEASE, _KUEUE_HOMES
         )
-        self._strangers: set[str] = set()  # namespaces whose lease was told and does not count
+        self._strangers: set[str] = set()  # namespaces whose lease was reported and does not count
         self._meters = Meters(context, self.state)
         self._consumption = ConsumptionSampler(context, self.state, self.watches)
         self._in_use = InUse(context, self.state, self.watches)
@@ -214,7 +214,7 @@ class QuotaPlane:
     def observe(self) -> None:
         """Apply what the caches hold in a process that decides nothing: it can be queried then.
 
-        Who waits is asked of `waiting`. Loops are known to the process that decides alone.
+        `waiting` answers which workloads wait. Loops are known to the process that decides alone.
         """
         self.state.subscribe()
 
@@ -399,7 +399,7 @@ class QuotaPlane:
         """Wait while Kueue's own controller decides: two deciders would preempt twice."""
         await self._look_for_kueue()
         if self.context.read_only:
-            self.preemptions.notices.inherited(Plane.QUOTA)  # nothing is told by this plane
+            self.preemptions.notices.inherited(Plane.QUOTA)  # this plane notifies no unit
             histories, clock = self.context.joint.histories, self.context.clock
             histories.known(Plane.QUOTA)  # nothing is decided by this plane
             while self.context.read_only:
@@ -427,7 +427,7 @@ class QuotaPlane:
         self.context.metrics.kueue_leads.set(bool(why))
         if why != self.context.read_only:
             self.context.read_only = why
-            # What was not written meanwhile is written when Kueue is gone.
+            # What was not written meanwhile is written when Kueue has ended.
             self.state.tallies.changed.update(self.state.configuration.cluster_queues)
             self.state.tallies.changed.update(self.state.configuration.local_queues)
             log.warning("%s", why or "Kueue's lease is free: the quota plane decides")

@@ -1,9 +1,9 @@
 """Workloads made of shared parts.
 
 Thousands of Workloads come from a few templates, wait in a few queues and state the same of
-themselves, and those that are finished stay. What is equal in them is kept once, which takes less
-than half of the room. Parts are immutable, so that nobody can tell. What is remembered is bounded:
-beyond that it is forgotten, and parts are shared anew from then on.
+themselves, and those that are finished stay. What is equal in them is kept once, which needs less
+than half of the memory. Parts are immutable, so that no reader sees a difference. What is
+remembered is bounded: beyond that it is forgotten, and parts are shared anew from then on.
 """
 
 from __future__ import annotations

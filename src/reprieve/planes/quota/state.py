@@ -1,11 +1,11 @@
-"""Who holds quota and who waits, kept equal to what the watches show.
+"""Which workloads hold quota and which wait, kept equal to what the watches show.
 
-Changes are noted as keys and taken over by `settle`, between two runs of cycles: while the solver
-thread decides, nobody else touches `holdings` and `queues` (`engine`). What this process wrote and
-no watch has shown yet lies over the caches. A workload whose admission is being written is left as
-the cycle put it until the write has ended.
+Changes are noted as keys and applied by `settle`, between two runs of cycles: while the solver
+thread decides, no other code touches `holdings` and `queues` (`engine`). What this process wrote
+and no watch has shown yet lies over the caches. A workload whose admission is being written is left
+as the cycle set it until the write has ended.
 
-A Workload that cannot be taken over for a fault of ours is set aside and tried again later, longer
+A Workload that cannot be applied for a fault of ours is set aside and tried again later, longer
 each time; while it holds quota that is not counted nothing is decided in its tree. Source: the
 design's "State that can be trusted".
 """
@@ -65,7 +65,8 @@ def says_why(workload: kueue.Workload) -> bool:
 
 
 class QuotaState:
-    """The engine's state and its feed. `changed` is told of Workloads, `woken` of any change."""
+    """The engine's state and its feed. `changed` is called with Workloads, `woken` on any
+    change."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class QuotaState:
         self._dirty: dict[str, None] = {}
         self._stale = True
         self._configured = ConfigurationReader(context, watches)
-        # Workloads that could not be taken over: how often in a row, and when to try again.
+        # Workloads that could not be applied: how often in a row, and when to try again.
         self._faults = Faults()
         # Of these those with quota that is not counted, and the ClusterQueue that it is of.
         self._uncounted: dict[str, str] = {}
@@ -105,13 +106,13 @@ class QuotaState:
         self.tallies = Tallies()
         # What LocalQueues used, where admission fair sharing is on.
         self.consumptions: Consumptions | None = None
-        # Called between two runs of cycles, before changes are taken over.
+        # Called between two runs of cycles, before changes are applied.
         self.settlers: list[Callable[[], None]] = []
-        # Told of every change of a Workload that the watch shows.
+        # Called with every change of a Workload that the watch shows.
         self.listeners: list[
             Callable[[Held[kueue.Workload] | None, Held[kueue.Workload] | None], None]
         ] = []
-        # Told of every Workload that was taken over; of one that is gone or finished without a row.
+        # Called with every Workload that was applied; one that is deleted or finished has no row.
         self.took: Callable[[str, kueue.Workload | None, Workload | None], None] = (
             lambda key, found, row: None
         )
@@ -215,8 +216,8 @@ class QuotaState:
     def place(self, workload: kueue.Workload) -> Place:
         """Return where a Workload counts; without a reservation its ClusterQueue is empty.
 
-        Whoever makes Workloads makes up names of queues and classes: those that are not there have
-        no series of their own.
+        Users can make up names of queues and classes in Workloads: those that are not there have no
+        series of their own.
         """
         admission, reference = workload.status.admission, workload.spec.priority_class_ref
         namespace, queue = workload.metadata.namespace, workload.spec.queue_name

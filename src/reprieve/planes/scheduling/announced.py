@@ -1,8 +1,8 @@
 """Bindings that other schedulers of ours have announced (`--shared-nodes`), until they are seen.
 
-A pod that somebody else is binding is counted on its node from the announcement on, also one that
-is not known yet. That a pod was here and went is remembered for longer than an announcement
-counts, so that a late one does not wait for a pod that never comes. Source:
+A pod that another scheduler is binding is counted on its node from the announcement on, also one
+that is not known yet. That a pod was here and has ended is remembered for longer than an
+announcement counts, so that a late one does not wait for a pod that never comes. Source:
 `reprieve.execution.turns`.
 """
 
@@ -31,7 +31,7 @@ class Announced:
         self._clock = clock
         self._disturb = disturb
         self._nodes: dict[Uid, str] = {}  # of pods that others bind
-        self._left: dict[Uid, int] = {}  # pods that went, and when, oldest first
+        self._left: dict[Uid, int] = {}  # pods that have ended, and when, oldest first
 
     def claimed(self, uid: Uid, node: str, row: PodRow | None) -> None:
         """The pod is being bound to the node; `row` is None until it is known."""

@@ -1,8 +1,8 @@
 """What pods, groups, namespaces and classes have just declared about being preempted.
 
-A declaration is noted when the version before did not make it, and kept until people are told
-whether it has an effect (`protections`): the class that counts for a victim, which pods of a group
-go only with others, a minimum runtime. Source: KEP-5710, "Future extensions".
+A declaration is noted when the version before did not make it, and kept until its effect is
+reported (`protections`): the class that counts for a victim, which pods of a group are evicted only
+with others, a minimum runtime. Source: KEP-5710, "Future extensions".
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["Declared"]
 
 @dataclass(slots=True)
 class Declared:
-    """Who has declared something, as of the version that did.
+    """Objects that have declared something, as of the version that did.
 
     Attributes:
         protection: pods and groups that name a class to count for them as victims.
-        disruption: those that state which pods of a group go only with others.
+        disruption: those that state which pods of a group are evicted only with others.
         runtime: those, and namespaces and classes, that state a minimum runtime.
         notice: pods and groups whose wish for notice cannot be read.
     """

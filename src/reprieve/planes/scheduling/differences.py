@@ -1,8 +1,8 @@
 """Which differences between two versions of an object matter to the pods that wait.
 
-Most versions differ in nothing but a status or a heartbeat. Those that do matter go to the queue as
-events, each with both versions, from which its hints tell whom to try again. Source: specification
-of the scheduling plane, section 22.
+Most versions differ in nothing but a status or a heartbeat. Those that do matter are passed to the
+queue as events, each with both versions, from which its hints derive which pods to try again.
+Source: specification of the scheduling plane, section 22.
 """
 
 from __future__ import annotations

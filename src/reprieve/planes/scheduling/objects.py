@@ -1,9 +1,9 @@
 """Objects of all kinds but pods, nodes and groups, as they were seen last.
 
-Decisions read them as rows of the engine's `Cluster`; kept here by kind and name is what is asked
+Decisions read them as rows of the engine's `Cluster`; kept here by kind and name is what is queried
 about single ones: whether a pod's ResourceClaims are there, what a class is worth, which labels a
-namespace has, what a volume was before somebody reserved it. Source: specification of the
-scheduling plane, section 2.
+namespace has, what a volume was before it was reserved. Source: specification of the scheduling
+plane, section 2.
 """
 
 from __future__ import annotations

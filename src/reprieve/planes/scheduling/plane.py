@@ -225,10 +225,10 @@ class SchedulingPlane:
 
         None: it does not wait, or nothing has been decided about it yet. A pod of a group waits for
         what its group waits for. `fixes`: with changes that would help, for which the engine
-        decides up to 20 times, until `stop` says that it has been long enough; `classes` are values
-        and names of priority classes to try, as they are not watched; `imposed` are keys of node
-        selectors that others set for its pods. With `fixes` `report` is called with the diagnosis
-        before any is tried, and after each that helps. Nothing is written.
+        decides up to 20 times, until `stop` returns that it has been long enough; `classes` are
+        values and names of priority classes to try, as they are not watched; `imposed` are keys of
+        node selectors that others set for its pods. With `fixes` `report` is called with the
+        diagnosis before any is tried, and after each that helps. Nothing is written.
         """
         found = self.waiting.unit(kind, namespace, name)
         if found is None:

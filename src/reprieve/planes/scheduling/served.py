@@ -1,7 +1,7 @@
 """Which version of the PodGroup API the server has: the newest that is served, if any.
 
-Asked at the start and again from time to time, as CRDs and feature gates come and go with restarts
-of the API server. Source: specification 2.1.
+Queried at the start and again from time to time, as CRDs and feature gates appear and disappear
+with restarts of the API server. Source: specification 2.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Units that are set aside, notified, and tried again later.
 
-They are those about which deciding took too long, those about which it ended an earlier process
+They are those about which deciding lasted too long, those about which it ended an earlier process
 (`suspects`), and those whose plan could not be recorded.
 
 Such a unit waits 10 s before it is decided about again, twice as long after each time in a row, at

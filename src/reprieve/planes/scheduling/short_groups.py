@@ -1,10 +1,11 @@
 """Notifies pods and groups that wait since a gang lacks members, or its group is missing.
 
-Told is who has waited for some seconds, so that nobody is told whose gang is just being created: in
-the `PodScheduled` condition of its pods, the condition of the group, and one event each for every
-new reason. PodGroups of the older front doors have no conditions, so that they get an event. A
-condition that somebody else overwrites is written again. The words are those of PreEnqueue, which
-kube-scheduler and Koordinator only log. Source: specification 5.1 and 12; gang jobs, section 4.
+An object is notified once it has waited for some seconds, so that a gang that is just being created
+gets no report: in the `PodScheduled` condition of its pods, the condition of the group, and one
+event each for every new reason. PodGroups of the older front doors have no conditions, so that they
+get an event. A condition that another client overwrites is written again. The words are those of
+PreEnqueue, which kube-scheduler and Koordinator only log. Source: specification 5.1 and 12; gang
+jobs, section 4.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """One object that waits. `row` None: a PodGroup of an older front door, told by event alone."""
+    """One object that waits. `row` None: a PodGroup of an older front door, which gets events
+    alone."""
 
     uid: Uid
     why: str
@@ -112,7 +114,7 @@ class ShortGroups:
 
     def _all(self) -> Iterator[_Waiting]:
         for key, gate, rows in self._state.queue.short_groups():
-            # What has scheduling gates is told by the API server.
+            # Pods with scheduling gates are reported by the API server.
             rows = sorted((row for row in rows if not row.gates), key=lambda row: row.name)
             if key.startswith(GANG_KEY):
                 yield from self._of_gang(rows)
@@ -131,7 +133,7 @@ class ShortGroups:
         for row in rows:
             barring = self._gangs.barrier(row)
             if barring is None:
-                continue  # it is held back for a while after a rejection, and has been told
+                continue  # it is held back for a while after a rejection, and has been notified
             yield self._pod(row, barrier_text(barring))
             known = self._gangs.pod_group(barring.gang)
             if known is None or barring.gang in seen:

@@ -1,8 +1,8 @@
 """Events of the watches into the cluster's state and the queue's hints.
 
-Each change of an object goes to `Cluster` first, then as hints to the queue, which asks back about
-the new state. Besides rows only a few facts are kept that writes need: of our pending pods and of
-groups their condition and generation. Source: the design's "How data flows"; specification 22.
+Each change of an object reaches `Cluster` first, then as hints the queue, which queries the new
+state. Besides rows only a few facts are kept that writes need: of our pending pods and of groups
+their condition and generation. Source: the design's "How data flows"; specification 22.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ __all__ = ["ClusterState"]
 
 @dataclass(slots=True)
 class ClusterState:
-    """The cluster, the queue, and who belongs to which group.
+    """The cluster, the queue, and which pod belongs to which group.
 
-    `disturbed` counts changes that may make a decision wrong that was made before them; what we
-    did ourselves is none. `queue_limits`: the delay that a pod's queue says, and the notice that it
-    allows. `overdue`: victims that did not end; nobody plans with their capacity.
+    `disturbed` counts changes that may make a decision wrong that was made before them; what we did
+    ourselves is none. `queue_limits`: the delay that a pod's queue states, and the notice that it
+    allows. `overdue`: victims that did not end; no plan uses their capacity.
     """
 
     cluster: Cluster
@@ -257,7 +257,7 @@ class ClusterState:
 
     def _placed(self, old: PodRow | None, row: PodRow) -> None:
         if old is None or not old.node:
-            # Of fifty thousand pods that are there from the start hardly one is news to anybody.
+            # Of fifty thousand pods that exist at the start hardly one concerns a listener.
             if self.queue.listens:
                 key = group_of(row)
                 tree = tree_of(self, self.forest.root(key)[1])
@@ -384,7 +384,7 @@ class ClusterState:
         )
         self.queue.on_event(event, self.clock.monotonic())
 
-    # What is gone.
+    # What is deleted.
 
     def _gone(self, gone: Gone) -> None:
         old: Change | None

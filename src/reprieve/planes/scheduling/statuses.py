@@ -2,7 +2,7 @@
 
 A wish that equals what stands there already is not written. `PodGroupInitiallyScheduled` never
 leaves `True`, nor does that of a composite group. Writes fail softly: one that is refused is
-dropped, since the next attempt asks again. Source: specification 9.5, 12.
+dropped, since the next attempt requests it again. Source: specification 9.5, 12.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A unit is a pod, or a group with its queued pods. Its reason is that of its last
 keeps it from being tried (`engine.diagnosis.scheduling`). The conditions and events of
 kube-scheduler keep their words; beside them a unit gets one event `Waiting` for each new reason
 that has stood for some seconds: on its group where that exists, else on its pods. What waited
-before this process began was told then, and is told again once its reason changes. Source: the
-design's "Why work waits".
+before this process began was reported then, and is reported again once its reason changes. Source:
+the design's "Why work waits".
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Waiting:
         self._stands: dict[str, _Stand] = {}
         self._looked: int | None = None
 
-    # What decisions tell.
+    # What decisions report.
 
     def decided(self, attempt: Attempt) -> None:
         """Apply what an attempt ended in."""
@@ -131,7 +131,7 @@ class Waiting:
         """Nothing was decided about the unit: what was known of it counts no more."""
         self._found.pop(unit.name, None)
 
-    # Asking.
+    # Queries.
 
     def units(self) -> Iterator[WaitingUnit]:
         """Yield every unit that waits for a reason that is known."""
@@ -160,7 +160,7 @@ class Waiting:
         values = {**found.values, "until": format_instant(instant)}
         return replace(found, values=values, earliest=instant)
 
-    # Telling.
+    # Reports.
 
     def reconcile(self, now: int) -> None:
         """Count what waits, and report new reasons; called every second or so."""
@@ -331,7 +331,7 @@ class Waiting:
 
     def _of_gate(self, entry: Entry, gate: Gate, found: Diagnosis | None) -> Diagnosis | None:
         if gate.plugin == GATES:
-            return None  # the API server tells it, and nobody here waits for anything
+            return None  # the API server reports it, and no part of ours waits for anything
         if gate.plugin == DEFAULT_PREEMPTION:
             leaving = found is not None and found.reason is Reason.VICTIMS_LEAVING
             return found if leaving else victims_leaving()

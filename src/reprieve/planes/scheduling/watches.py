@@ -48,14 +48,15 @@ W = TypeVar("W")
 class _Sink(Generic[W]):
     """Hands what a reflector reads on to the state.
 
-    An object that a fault of ours keeps from being read is told, in the log and on the object. A
-    pod counts with what can be read of it and is not placed; anything else is left out, and what is
-    known of it stays until the next list.
+    An object that a fault of ours keeps from being read is reported, in the log and on the object.
+    A pod counts with what can be read of it and is not placed; anything else is left out, and what
+    is known of it stays until the next list.
 
-    The pages of the first list go on one by one, since nobody decides before it is complete: taken
-    at once, the pods of 65,000 nodes would keep the event loop from its turn for longer than the
-    lease keeper waits. Later lists replace what is known as one batch, and so do all of a kind that
-    may be absent: it can be counted as complete and empty at any moment of its first list.
+    The pages of the first list are passed on one by one, since nothing is decided before it is
+    complete: read at once, the pods of 65,000 nodes would keep the event loop from its turn for
+    longer than the lease keeper waits. Later lists replace what is known as one batch, and so do
+    all of a kind that may be absent: it can be counted as complete and empty at any moment of its
+    first list.
     """
 
     def __init__(

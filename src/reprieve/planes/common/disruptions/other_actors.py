@@ -9,11 +9,11 @@ Read are two things beside what the scheduling plane sees of pods:
   of its PodGroups. The owner of that work is read from the object while it exists; a PodGroup is
   work of its controller.
 
-Such rows protect their victim and are held against no lineage. Each is reported once, by its first
-source: the same object, and what happened to a lineage within one second, is the same. What an API
-server has still to state of it is known after a restart, too. Tenants may write events: of a
-namespace a thousand count within a day, and one that is dated in the future or not at all counts
-once. Source: specification of disruptions, section 3.
+Such rows protect their victim and are held against no lineage. Each counts once, from the source
+that reports it first; duplicates are rows of the same object, and what happened to a lineage within
+one second. What the API server still states of it is known after a restart, too. Tenants may write
+events: of a namespace a thousand count within a day, and one that is dated in the future or not at
+all counts once. Source: specification of disruptions, section 3.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class RefusedKinds:
     Args:
         client: for discovery.
         clock: for pauses.
-            log: for the warning about a kind that exists and may not be read.
+        log: for the warning about a kind that exists and may not be read.
         effect: what is not done without it, as the end of that warning.
     """
 

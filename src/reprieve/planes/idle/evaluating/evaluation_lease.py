@@ -30,7 +30,7 @@ async def evaluation_lease(
     """Hold the Lease for the block; the value states whether it was obtained.
 
     Raises:
-            ApiError: the Lease cannot be read or written for another reason than another holder.
+        ApiError: the Lease cannot be read or written for another reason than another holder.
     """
     writer = client.at(Priority.LEASE)
     chosen = await _acquire(writer, namespace, holder, clock)

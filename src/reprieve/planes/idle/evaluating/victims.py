@@ -87,7 +87,7 @@ class IdleVictims:
         self._marks = Marks(context, workloads, plans, changed, lost_with)
         self._not_evictable = not_evictable
         self._refusals: dict[tuple[str, str], int] = {}  # by record and root
-        self._overdue: set[str] = set()  # records for whose victims that was reported
+        self._overdue: set[str] = set()  # records whose overdue victims were reported
         # Since when evicted roots are waited for, by record and root: monotonic.
         self._leaving: dict[tuple[str, str], int] = {}
 
@@ -213,8 +213,8 @@ class IdleVictims:
                 self._not_evictable.refused(victim.root.uid, context.clock.wall())
         elif eviction.over:
             self._not_evictable.forget(victim.root.uid)
-        # A root found deleted after an earlier call was evicted by it, even if that is not written
-        # yet.
+        # A root that is found ended after an earlier call was evicted by that call, though that
+        # could not be recorded then.
         evicted = eviction.result is Result.EVICTED or (eviction.over and again)
         await self._marks.settle(intent, victim, eviction, evicted=evicted)
         if evicted:

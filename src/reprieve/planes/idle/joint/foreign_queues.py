@@ -1,14 +1,15 @@
-"""Who holds quota and who waits where a Kueue of its own decides, for the question of a release.
+"""Which work holds quota and which waits where another Kueue decides, to answer a release query.
 
-That Kueue says of a demand only that it lacks quota. Which idle work holds quota of the demand's
+That Kueue states of a demand only that it lacks quota. Which idle work holds quota of the demand's
 cohort and flavors is worked out here by the same search that our quota plane answers with
 (`engine.quota.release`), on the queues and Workloads as they are stored. Nothing is followed before
-the first question, so that clusters without such a demand have no watch of it.
+the first query, so that clusters without such a demand have no watch of it.
 
 An answer stands until quota or usage changes: what has been freed is either enough for the demand,
-or somebody else's by then. Conditions of that Kueue that are not stored in objects (its fair
-sharing, its feature gates) count as their defaults; admission checks count as passed, and where the
-demand's ClusterQueue is not known nobody goes. Source: the design's "Where the planes meet".
+or used by another workload by then. Conditions of that Kueue that are not stored in objects (its
+fair sharing, its feature gates) count as their defaults; admission checks count as passed, and
+where the demand's ClusterQueue is not known no work is evicted. Source: the design's "Where the
+planes meet".
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ class ForeignQueues:
 def _cluster_queue(version: str, stored: Json) -> ClusterQueue:
     """Return the row of a ClusterQueue of either version.
 
-    Its namespaces are not asked, as the demand has its Workload already.
+    Its namespace selector is not checked, as the demand has its Workload already.
     """
     typed = {"apiVersion": f"{kueue.GROUP}/{version}", "kind": "ClusterQueue", **stored}
     queue = msgspec.convert(convert(typed, kueue.API_VERSION), kueue.ClusterQueue)

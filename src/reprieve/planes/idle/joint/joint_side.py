@@ -1,10 +1,10 @@
 """What the idle plane answers to other planes of its process, and queries of them.
 
-A demand is *answered* once an evaluation has seen it pending and has evicted nobody for it; it is
-*served* while an open intent evicts for it, and *helped* once that is done for a part of the room.
-Until any of these is so it is undecided, and the scheduling plane puts its own preemption off. The
-root of a pod is known a moment after the pod, and the root's GpuWorkload a moment later. Source:
-the design's "Where the planes meet".
+A demand is *answered* once an evaluation has seen it pending and has evicted no work for it; it is
+*served* while an open intent evicts for it, and *helped* once that is done for a part of the
+capacity. Until any of these is so it is undecided, and the scheduling plane delays its own
+preemption. The root of a pod is known a moment after the pod, and the root's GpuWorkload a moment
+later. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class JointSide:
 
     `tracks`: whether a root has opted in, None while that is not known. `ready`: whether the plane
     has read what it needs, `stays_out`: whether another operator decides in its place. `foreign`:
-    the queues of another Kueue; None where idle work goes by the sum of all GPUs for its demands.
-    `unused`: the demands that have not started long after their idle work has ended.
+    the queues of another Kueue; None where idle work is evicted by the sum of all GPUs for its
+    demands. `unused`: the demands that have not started long after their idle work has ended.
     """
 
     def __init__(

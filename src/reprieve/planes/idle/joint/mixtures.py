@@ -1,10 +1,10 @@
 """Which idle work is evicted beside work of lower priority: queried of the scheduling plane.
 
-An evaluation states which demands all idle work is too little for, and for which far too much goes.
-The scheduling plane is asked for each such demand whose pods it schedules, in their order, a few at
-a time in turn; what it names is evaluated again as part of the snapshot, checked, recorded and
-carried out as any other plan, and the scheduling plane evicts the rest. Source: the design's "Where
-the planes meet".
+An evaluation states which demands all idle work is too little for, and for which far too much would
+be evicted. The scheduling plane is queried for each such demand whose pods it schedules, in their
+order, a few at a time in turn; what it names is evaluated again as part of the snapshot, checked,
+recorded and carried out as any other plan, and the scheduling plane evicts the rest. Source: the
+design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def is_mixed(plan: Plan) -> bool:
 
 
 class Mixtures:
-    """Queries the scheduling plane. `asks`: whether it is the one to be asked about a demand."""
+    """Queries the scheduling plane. `asks`: whether it is the one to query about a demand."""
 
     def __init__(self, joint: Joint, asks: Callable[[Workload], bool]) -> None:
         self._joint = joint
         self._asks = asks
-        self._last: GpuWorkloadKey | None = None  # whom it was asked about last
+        self._last: GpuWorkloadKey | None = None  # the demand that it was queried about last
 
     async def named(
         self,

@@ -2,11 +2,11 @@
 
 That is our own quota plane, or where another Kueue decides what this plane reads of its queues.
 
-An evaluation says which demands the quota plane owns, and which idle work nobody needs. The quota
-plane is asked for each such demand in their order, those for which idle work goes already first;
-what it names is evaluated again as part of the snapshot, checked, recorded and carried out as any
-other plan. Of a Workload that several roots share nobody knows that all of them go: it counts as
-held. Source: the design's "Where the planes meet".
+An evaluation states which demands the quota plane owns, and which idle work no demand needs. The
+quota plane is queried for each such demand in their order, first for those for which idle work is
+already being evicted; what it names is evaluated again as part of the snapshot, checked, recorded
+and carried out as any other plan. If several roots share a Workload, it is not known that all of
+them are evicted: it counts as held. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REMEMBERED: Final = 1_000
 
 
 class Releases:
-    """Queries the quota plane. `kueue_of` says which Kueue Workloads a pod or root has, by uid."""
+    """Queries the quota plane. `kueue_of`: which Kueue Workloads a pod or root has, by uid."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Releases:
         self._ownership = ownership
         self._kueue_of = kueue_of
         self._reported: OrderedDict[GpuWorkloadKey, str] = OrderedDict()
-        # Demands that have to be asked about again before anything is stated of them.
+        # Demands that have to be queried again before anything is stated of them.
         self.unanswered: frozenset[GpuWorkloadKey] = frozenset()
 
     async def named(

@@ -5,9 +5,9 @@ addresses of a Service (`service://NAMESPACE/NAME:PORT/PATH`, PORT being the num
 listen on or the name of a port of the EndpointSlice), and an instant query to a Prometheus server
 (`prometheus+http(s)://HOST?query=QUERY`). A reading is either complete or a failure with its class:
 nothing of a body that breaks off, is too large or malformed is ever used, and a failing endpoint
-says nothing about the others. Bodies are read in pieces, so memory grows with the samples only, of
+does not affect the others. Bodies are read in pieces, so memory grows with the samples only, of
 which one endpoint and all endpoints of one poll together may send so many; too much is silence.
-Redirects are not followed: an endpoint must not choose what the operator asks next.
+Redirects are not followed: an endpoint must not choose what the operator requests next.
 
 Source: specification of the idle plane, section 10; requests time out after 5 s there as here.
 """
@@ -49,7 +49,7 @@ __all__ = [
 TIMEOUT_SECONDS: Final = 5.0
 # One collector in front of 10,000 GPUs sends about 100 MiB, some 20,000 samples among them.
 MAXIMUM_BODY_BYTES: Final = 128 << 20
-# A sample takes less than a KiB; the chart's limit of memory is 512 MiB.
+# A sample needs less than a KiB; the chart's limit of memory is 512 MiB.
 MAXIMUM_SAMPLES: Final = 50_000
 MAXIMUM_SAMPLES_AT_ONCE: Final = 100_000
 # Bodies of so many endpoints are in flight at once; each holds up to two read buffers.

@@ -8,7 +8,7 @@ of one vendor and scale, or to the one that the source names.
 
 The instant of a series is that of the query: an answer that a proxy has stored is an old one, like
 a line with a time of its own. Each series is read as soon as it is complete and then dropped, so
-that no more than one of them is held; what stands around them is small. Anybody whose targets the
+that no more than one of them is held; what stands around them is small. Any user whose targets the
 server scrapes can publish series about other people's pods, which is why a query should name the
 exporters' `job` or `namespace`.
 Source: Prometheus HTTP API, instant queries; idle signals, 1 and 2.
@@ -34,10 +34,10 @@ from reprieve.intake.exposition import (
 
 __all__ = ["VectorParser"]
 
-#: What one series, or all that is no series, may take; both are held as a whole.
+#: The most bytes of one series, or of all that is no series; both are held as a whole.
 MAXIMUM_PART_BYTES: Final = 1 << 20
 
-#: Seconds of an instant that can be told in nanoseconds, in 64 bits.
+#: Seconds of an instant that nanoseconds can state in 64 bits.
 _FARTHEST_S: Final = 9e9
 
 _TEXT: Final = rb'"(?:[^"\\]++|\\.)*+"'
@@ -74,7 +74,7 @@ class _Answer(msgspec.Struct, gc=False):
     error: str = ""
 
 
-# The decoder recurses, and what it is given may be nested more deeply than Python lets it.
+# The decoder recurses, and its input may be nested more deeply than Python allows.
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 

@@ -1,16 +1,16 @@
 """Polls all metric sources every interval and hands each poll on as one value.
 
 The first poll comes at once (the reference waits for one interval): after a restart nothing may be
-decided before fresh samples are there. A poll that takes longer than the interval delays the next
+decided before fresh samples are there. A poll that lasts longer than the interval delays the next
 one; polls never overlap and missed ones are not made up for. A poll waits for all its targets, each
 with its own timeout; a target that fails leaves out its own pods and is named in the poll.
 
 What is remembered from poll to poll is only which pods each target showed last, so that a pod
-without a sample can be told from a pod whose exporter does not answer; targets that are gone are
-forgotten.
+without a sample can be distinguished from a pod whose exporter does not answer; targets that are
+absent are forgotten.
 
 Where two exporters contradict each other about one GPU the poll names it; of all samples of a GPU
-the engine takes the highest, so that nobody can make other people's work look idle by publishing
+the engine uses the highest, so that no user can make other people's work look idle by publishing
 samples of it. One exporter that has a sample for each process does not contradict itself. A pod
 with more samples than the GPUs of any node is not believed at all. Source: specification of the
 idle plane, section 10.

@@ -1,8 +1,8 @@
 """The one place that carries out effects of cycles, in their order.
 
 Admissions are written by `admissions`, each preemption in a task of its own; what cannot be written
-is taken back. What fails of telling people and metrics undoes no decision. Source: specification of
-the quota plane, sections 8 and 9.
+is undone. A failure to report or to count undoes no decision. Source: specification of the quota
+plane, sections 8 and 9.
 """
 
 from __future__ import annotations

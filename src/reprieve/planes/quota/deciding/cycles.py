@@ -36,8 +36,8 @@ def recorded_cycles(
 ) -> list[tuple[CycleResult, dict[str, dict[str, Any]]]]:
     """Run `engine.quota.cycle.cycles`; return each result with the inputs of its preemptions.
 
-    No further cycle is begun once `most` workloads or more were admitted. `sampled` is asked of
-    each head that got no quota whether its input is wanted, too.
+    No further cycle is begun once `most` workloads or more were admitted. `sampled` is called for
+    each head that got no quota and returns whether its input is wanted, too.
     """
     found = []
     admitted = 0

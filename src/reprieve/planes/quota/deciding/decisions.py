@@ -1,10 +1,11 @@
 """The runs of cycles.
 
-Changes are taken over, cycles run back to back in the solver thread until they change nothing, and
+Changes are applied, cycles run back to back in the solver thread until they change nothing, and
 then everything that they decided is worked out as `effects` and carried out (`carry_out`), the next
-run not waiting for the writes. A fault of ours in deciding about one workload is logged and told to
-that one (`engine.quota.cycle`); after one that is nobody's own there is a pause, longer each time.
-Source: specification of the quota plane, sections 8 and 9; the design's "Processes and time".
+run not waiting for the writes. A fault of ours in deciding about one workload is logged and
+reported to that one (`engine.quota.cycle`); after one that concerns no single workload there is a
+pause, longer each time. Source: specification of the quota plane, sections 8 and 9; the design's
+"Processes and time".
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = ["Decisions"]
 
 _MOST: Final = 1_000  # cycles in one run
 _MOST_ADMITTED: Final = 1_000  # in one run, but that a cycle is done to its end
-# What comes together is decided together, the more of it the longer that takes.
+# What comes together is decided together, the more of it the longer that lasts.
 _PACE: Final = Pace(
     held_back=SECOND // 5, gather=5 * MILLISECOND, rest=4, longest=100 * MILLISECOND
 )
@@ -78,7 +79,7 @@ class Decisions:
         self._nodes = nodes
         self._waiting = waiting
         self._failed_nodes = failed_nodes
-        # ClusterQueues in which somebody was spared for a time, or set aside.
+        # ClusterQueues in which a workload was spared for a time, or set aside.
         self.retries: DirtyKeys[str] = DirtyKeys(context.clock)
         self.idle_first = IdleFirst(context, state, self.retries.add_at)
         self._carry_out = CarryOut(

@@ -7,13 +7,13 @@
 | got quota | its reservation is written |
 | lost a node | it gets another one, or is evicted |
 | has all checks ready | its pods get the places that were delayed until then |
-| got none | it is told why, once for the whole run, as it stood last |
-| failed, by a fault of ours | that is logged, and told to it |
+| got none | the reason is reported to it, once for the whole run, as it stood last |
+| failed, by a fault of ours | that is logged, and reported to it |
 | has candidates that are spared for a time | its ClusterQueue is tried again then |
 
 Nothing is done here: `carry_out` does it, in the order of the list. One whose effects cannot be
-worked out is taken back (`Undo`), and costs the others nothing. Source: specification of the
-quota plane, sections 8 and 9; the design's "How data flows".
+worked out is undone (`Undo`), and costs the others nothing. Source: specification of the quota
+plane, sections 8 and 9; the design's "How data flows".
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ Effect: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a run was decided on. `seconds` that it took; `most`: admissions that end a run."""
+    """What a run was decided on. `seconds`: its duration; `most`: admissions that end a run."""
 
     tree: Tree
     configuration: model.Configuration

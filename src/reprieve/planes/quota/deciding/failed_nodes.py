@@ -1,10 +1,10 @@
 """What is written for workloads with quota about places: delayed ones, others, or an eviction.
 
 A failed node is named in `status.unhealthyNodes`; the next cycle decides
-(`engine.quota.node_failures`). A replacement changes the assignment alone;
-the pods that are made anew are let go to the new place. Without one the Workload is evicted, so
-that it is queued as a whole. A Workload whose assignment was delayed gets it once its checks are
-ready. What could not be written is decided again.
+(`engine.quota.node_failures`). A replacement changes the assignment alone; the pods that are made
+anew are released to the new place. Without one the Workload is evicted, so that it is queued as a
+whole. A Workload whose assignment was delayed gets it once its checks are ready. What could not be
+written is decided again.
 
 Source: specification of topology-aware scheduling, sections 6.6 and 7.
 """
@@ -54,7 +54,7 @@ class FailedNodes:
         self._grounds = grounds
         self._writer = writer
         self._spawn = spawn
-        self._unplaced: dict[str, str] = {}  # what was told, by the key of the Workload
+        self._unplaced: dict[str, str] = {}  # what was reported, by the key of the Workload
 
     def mark(self) -> Nanos | None:
         """Name the nodes that have failed since, and evict whom a second one failed.

@@ -35,7 +35,7 @@ __all__ = ["GroundView", "nodes_of"]
 class GroundView:
     """Hands the nodes to the engine where flavors have topologies.
 
-    `changed` is told of each Workload with places whenever nodes have changed.
+    `changed` is called with each Workload with places whenever nodes have changed.
     """
 
     def __init__(

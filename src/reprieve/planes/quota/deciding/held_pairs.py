@@ -1,10 +1,10 @@
 """The quota plane and the governor of disruptions: what it is sent, and its names.
 
 What is remembered is the engine's. It is filled again from the Preemptions that a former process
-has left, so that a restart lets nobody go. They do not state who got quota then: of a plan that was
-completed its preemptor is taken to have got it unless it waits since before, so that a strictly
-higher priority is not held for turns that were not in vain. Who is held and what goes in a circle
-is named by `LoopNotices`, for all planes alike. Source: specification of disruptions, sections 4
+has left, so that a restart releases no held workload. They do not state which workload got quota
+then: the preemptor of a completed plan is assumed to have got it unless it waits since before, so
+that a strictly higher priority is not held for turns that were not in vain. Held pairs and loops
+are named by `LoopNotices`, for all planes alike. Source: specification of disruptions, sections 4
 and 6; the design's "Where the planes meet".
 """
 
@@ -62,7 +62,7 @@ class HeldPairs:
         """`there`: the lineage of a Workload that exists; `waits`: one waits since then.
 
         `governor`: that of all planes; without it, and without a limit, no work is held.
-        `lineage_of`: that of a Workload which may be gone already.
+        `lineage_of`: that of a Workload which may be deleted already.
         """
         options = context.options
         self._context = context

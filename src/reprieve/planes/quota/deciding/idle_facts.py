@@ -71,7 +71,7 @@ class _Tracked:
 class IdleFacts:
     """Watches GpuWorkloads; `changed` gets Workloads, by key, that are idle or not any more.
 
-    Without the option nothing is watched, and nobody is idle.
+    Without the option nothing is watched, and no Workload is idle.
     """
 
     def __init__(self, context: QuotaContext, changed: Callable[[str], None]) -> None:
@@ -80,7 +80,7 @@ class IdleFacts:
         self._cache: Cache[GpuWorkload, _Tracked] = Cache(
             _Tracked.of, {_BY_OWNER: lambda found: found.owners}
         )
-        # Workloads that were asked about, by what owns them; those that were idle then.
+        # Workloads that were queried, by what owns them; those that were idle then.
         self._asked: dict[str, str] = {}
         self._idle: dict[str, Nanos] = {}
 

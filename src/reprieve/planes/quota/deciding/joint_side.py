@@ -1,8 +1,8 @@
 """What the quota plane answers to the idle plane of its process, and when it waits for it.
 
-1. Preemption by quota is *delayed* for a head for which idle work may go: until the idle plane has
-   answered, a few seconds at most, and for as long as idle work is evicted for it, or an open
-   record of a plane of another process serves it.
+1. Preemption by quota is *delayed* for a head for which idle work may be evicted: until the idle
+   plane has answered, a few seconds at most, and for as long as idle work is evicted for it, or an
+   open record of a plane of another process serves it.
 2. Which idle work holds what a pending Workload lacks is worked out on the holdings and queues of
    now (`engine.quota.release`), with nodes where the scheduling plane of this process places pods.
 
@@ -48,10 +48,10 @@ _NOBODY: Final[Mapping[str, Plane]] = MappingProxyType({})
 class PuttingOff:
     """Checks before a head preempts; `inner` is checked after it. Made for one run.
 
-    `verdicts`: what the idle plane says of those that were delayed before, by key; None where none
-    runs here. `elsewhere`: which planes of other processes evict, by names of the demands. `asked`:
-    those of which the idle plane has to be asked after the run; `deferred`: ClusterQueues of those
-    that wait on.
+    `verdicts`: what the idle plane states of those that were delayed before, by key; None where
+    none runs here. `elsewhere`: which planes of other processes evict, by names of the demands.
+    `asked`: those about which the idle plane has to be queried after the run; `deferred`:
+    ClusterQueues of those that wait on.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class IdleFirst:
         for key, verdict in said.items():
             since = self._since[key]
             if verdict is Verdict.STARTING and now - since < STARTING_FOR:
-                # What it may take to decide counts from when it has started.
+                # The time that it may need to decide counts from when it has started.
                 self._begun[key] = now
             elif verdict in _OPEN and now - self._begun.get(key, since) >= _UNDECIDED_FOR:
                 said[key] = Verdict.DECLINED

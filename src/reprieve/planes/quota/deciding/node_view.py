@@ -2,8 +2,8 @@
 
 The state is that of the scheduling plane where this process runs it too; otherwise pods, nodes and
 namespaces are watched here. Nothing is decided before they are listed, or while they cannot be
-read: what is not seen is no room. Source: the quota plane's own options; the design's "Where the
-planes meet".
+read: what is not seen is no capacity. Source: the quota plane's own options; the design's "Where
+the planes meet".
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ class NodeView:
         self._pods: dict[str, frozenset[Uid]] = {}  # of them those that have not finished
         self._all: dict[str, set[Uid]] = {}
         self._freed = 0
-        # Told of each Workload one of whose pods was seen.
+        # Called with each Workload one of whose pods was seen.
         self.seen: Callable[[str], None] = lambda workload: None
         self._placing = False
         self._group: asyncio.TaskGroup | None = None
         self._observing = False
         self._pods_of: asyncio.TaskGroup | None = None
         self._pods_listed = False
-        # ClusterQueues in which somebody was refused, and what had come free by then.
+        # ClusterQueues in which a workload was refused, and what had come free by then.
         self._refused: dict[str, int] = {}
 
     @property
@@ -191,8 +191,8 @@ class NodeView:
     def proof(self, now: Nanos) -> NodeProof | None:
         """Return the proof for one run; None where nodes are not looked at.
 
-        Without the option those are not refused for whom the scheduling plane would preempt, or
-        idle work go, once they have their quota.
+        Without the option a workload is not refused if, once it has its quota, the scheduling plane
+        would preempt or idle work would be evicted for it.
         """
         if not self.wanted:
             return None
@@ -217,7 +217,8 @@ class NodeView:
     def joint_proof(self, now: Nanos, idle: Collection[Uid]) -> NodeProof | None:
         """Return the proof for idle work that is evicted for a workload; None without nodes.
 
-        `idle`: the pods of all idle work that may go now; what is within its grace may work again.
+        `idle`: the pods of all idle work that may be evicted now; one within its grace may work
+        again.
         """
         if not self.wanted:
             return None

@@ -2,8 +2,7 @@
 
 With `harmOrder`, and where notice is allowed, the time of a Workload that requests notice counts as
 lost only from when that is expected (`engine.notice.expected`). What is expected grows while it
-runs, so that it is asked again twice a minute. Source:
-`docs/notice-decisions.md`.
+runs, so that it is computed again twice a minute. Source: `docs/notice-decisions.md`.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class NoticeFacts:
         self._lineages = lineages
         self._changed = changed
         self._due: dict[str, int] = {}  # monotonic, by key
-        self._asking: set[str] = set()  # whose pods were seen to ask
+        self._asking: set[str] = set()  # whose pods were seen to request notice
         #: Gives the credit of a lineage, in thousandths.
         self.credit: Callable[[str], int] = lambda lineage: UNKNOWN
         #: Gives the pods of a Workload.

@@ -48,10 +48,10 @@ __all__ = ["Preemptions"]
 
 # Owners of Workloads whose pods are gated, and deleted when they are preempted.
 _GATED: Final = ("Pod", "StatefulSet", "LeaderWorkerSet")
-# Teams that lend each other quota preempt all day, and whoever takes over reads all of it.
+# Teams that lend each other quota preempt all day, and a new leader reads all of it.
 _RETENTION: Final = Retention(24 * HOUR, cap=500, fresh_cap=5_000, every=MINUTE)
 
-#: Told of a plan that is over, the roots that were evicted, and what those lost that had saved.
+#: Called with a plan that is over, the evicted roots, and the losses of those that had saved.
 Over: TypeAlias = Callable[[Preemption, Collection[str], Mapping[str, int]], None]
 
 
@@ -84,7 +84,7 @@ class Preemptions:
             retention=self._retention,
             demands=context.joint.demands,
         )
-        #: Told of each victim that was evicted for another.
+        #: Called with each victim that was evicted for another.
         self.evicted: Callable[[Workload, Marking], None] = lambda stored, marking: None
         self._pods = pods
         self._spawn = spawn
@@ -150,7 +150,7 @@ class Preemptions:
 
         Raises:
             Deposed: the fence is closed.
-            ApiError: the intent could not be written; nobody is marked.
+            ApiError: the intent could not be written; no victim is marked.
         """
         if not any(self._holds_quota(marking.victim) for marking in markings):
             log.info(
@@ -268,7 +268,7 @@ class Preemptions:
         )
         return marking, self._reported(intent.spec.plan_id, preemptor, home)
 
-    # What is told.
+    # What is reported.
 
     def _reported(self, plan: str, preemptor: Workload, queue: str) -> Reported:
         def reported(marking: Marking, stored: Workload, foreign: bool) -> None:

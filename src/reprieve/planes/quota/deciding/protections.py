@@ -1,7 +1,7 @@
 """Minimum runtimes: for how long the annotations of queues and classes protect a workload.
 
 They are read from the ClusterQueue that admitted the workload, its LocalQueue and its
-WorkloadPriorityClass; of several the longest holds. What cannot be read protects nobody and is
+WorkloadPriorityClass; of several the longest holds. What cannot be read protects no workload and is
 named in a Warning on the object, once for each text.
 
 Likewise for how long a workload waits before it preempts: its class of priorities decides, else its
@@ -92,7 +92,7 @@ class Protections:
             self._wrong[new.uid] = new
         held = new if old is None else old
         if held is not None and isinstance(held.object, kueue.LocalQueue):
-            # Until it was there nobody knew of which ClusterQueue its work is.
+            # Until it existed, the ClusterQueue of its work was not known.
             queue = self._watches.cluster_queues.cache.named("", held.object.spec.cluster_queue)
             return (old is None) != (new is None) and _said_delay(queue) is not None
         return _said_delay(old) != _said_delay(new)

@@ -1,11 +1,12 @@
 """Workloads whose eviction was refused: held from every preemptor for a growing time, and reported.
 
 Two writes evict a Workload: the mark in its status, and the one that stops its job or deletes its
-pods. A webhook or a policy of somebody else may refuse either, and answer 500. Tried again in every
-cycle it would keep its preemptor waiting beside victims that can go. So a Workload of which three
-writes in a row were refused is no candidate for two minutes, also if its mark is written, and then
-for twice as long after each further refusal (`execution.not_evictable`). The reconciler of its job
-continues trying to stop it. A missing right of our own concerns no single Workload and holds none.
+pods. A webhook or a policy of another product may refuse either, and answer 500. If every cycle
+tried it again, its preemptor would keep waiting although other victims can be evicted. So a
+Workload of which three writes in a row were refused is no candidate for two minutes, also if its
+mark is written, and then for twice as long after each further refusal (`execution.not_evictable`).
+The reconciler of its job continues trying to stop it. A missing right of our own concerns no single
+Workload and holds none.
 
 Source: the design's "Intent log and executor".
 """
@@ -39,7 +40,7 @@ _OVERDUE: Final = 5 * MINUTE  # after the grace period of a Workload's pods
 class RefusedEvictions:
     """Counts refusals by the uid of the Workload.
 
-    `known` is asked who is held. `retry` decides again in a ClusterQueue, by name.
+    `known` returns what is held. `retry` decides again in a ClusterQueue, by name.
     """
 
     def __init__(

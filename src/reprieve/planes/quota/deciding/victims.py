@@ -1,13 +1,14 @@
 """What a victim of the quota plane is: a Workload that is marked, and stopped because of that.
 
-The mark is its condition `Evicted`, written with `Preempted` in one go. From then on the reconciler
-of jobs suspends it, and frees its quota once its pods are gone; it needs nothing from here, so that
-a mark that was written is always finished, by whoever leads. A victim is gone when it has given its
-quota back. Each goes for itself: one that cannot be marked hinders no other. After a hand-over
-victims without a mark are spared, unless they were told before: the next cycle decides afresh.
+The mark is its condition `Evicted`, written with `Preempted` in one call. From then on the
+reconciler of jobs suspends it, and frees its quota once its pods have ended; it needs nothing from
+here, so that a written mark is always finished, whichever process leads. A victim has ended when it
+has given its quota back. Victims are independent: one that cannot be marked hinders no other. After
+a hand-over victims without a mark are spared, unless they were notified before: the next cycle
+decides afresh.
 
-Of victims that were told, the preemptor is needed no more once it has quota or waits in no queue;
-a victim is gone once it holds no quota, or got it anew. Its pods are those of its Workload; one
+Notified victims are not needed any more once their preemptor has quota or waits in no queue; a
+victim has ended once it holds no quota, or got it anew. Its pods are those of its Workload; one
 that has no node yet has nothing to save.
 
 Source: specification of the quota plane, section 9; the design's "Intent log and executor".
@@ -46,7 +47,7 @@ _MANNER: Final = Manner("gave their quota back", marked_at_once=_AT_ONCE, all_or
 
 _HAS_QUOTA: Final = "its preemptor has quota by now"
 
-#: Told of a victim that carries its mark, as stored, and whether it was on its way out before.
+#: Called with a victim that carries its mark, as stored, and whether it was ending before.
 Reported: TypeAlias = Callable[[Marking, Workload, bool], None]
 
 
@@ -75,7 +76,7 @@ class QuotaVictims:
         self._markings: dict[tuple[str, str], tuple[Marking, Reported]] = {}
         # Since when evicted ones are waited for: monotonic.
         self._since: dict[tuple[str, str], int] = {}
-        # Of them, and of those that were taken over, who was evicted for another workload already.
+        # Of these and of adopted victims, those that were evicted for another workload already.
         self._foreign: set[tuple[str, str]] = set()
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -99,7 +100,8 @@ class QuotaVictims:
         return True
 
     async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
-        # Each is judged again as it is marked. Where all go for a preemptor others may be better.
+        # Each is judged again as it is marked. If all are evicted for a preemptor others may be
+        # better.
         if intent.spec.preemptor is None or len(victims) < len(intent.spec.victims):
             return ""
         keys = (f"{each.subject.namespace}/{each.subject.name}" for each in victims)

@@ -1,11 +1,11 @@
 """How soon what one owner makes again and again may be deleted once more.
 
-Who deletes what a controller makes again at once can do so for ever. Deletions of what one owner
-has go in rounds: whatever was there when a round began goes at once, and what was made since waits
-for the next one. Rounds begin one second after the first, then twice as long after each other, five
-minutes at most; an owner that was left alone for ten minutes begins anew. In a round no more than
-64 objects go, or as many as the owner had when it began, so that a clock that differs from the API
-server's cannot undo it.
+Deleting what a controller makes again at once can repeat for ever. Deletions of what one owner has
+are done in rounds: whatever was there when a round began is deleted at once, and what was made
+since waits for the next one. Rounds begin one second after the first, then twice as long after each
+other, five minutes at most; an owner that was left alone for ten minutes begins anew. In a round no
+more than 64 objects are deleted, or as many as the owner had when it began, so that a clock that
+differs from the API server's cannot undo it.
 
 What is ended because of an eviction is not held up: each of those was decided, recorded, and
 counted by the ledger of displacements.
@@ -52,7 +52,7 @@ class DeletionPace:
     def count(self, owner: str, created: str, there: Callable[[], int] = lambda: 1) -> Nanos | None:
         """Count a deletion of what `owner` made at `created`; None where it may happen now.
 
-        Otherwise return the wall instant to ask again at, and count nothing. `there`: how many of
+        Otherwise return the wall instant to call again at, and count nothing. `there`: how many of
         what may be deleted the owner has now.
         """
         now = self._clock.monotonic()

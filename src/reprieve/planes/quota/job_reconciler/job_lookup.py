@@ -59,7 +59,7 @@ def set_workload_keys(
 ) -> tuple[list[str], list[str]]:
     """Return the keys of the Workloads of a set's groups, and of those that are one too many.
 
-    `known` tells whether there is a Workload.
+    `known` returns whether there is a Workload.
     """
     metadata, passes_on = obj["metadata"], kind.passes_on
     assert passes_on is not None
@@ -103,9 +103,9 @@ class JobLookup:
         self.kinds = {kind.key: kind for kind in kinds}
         self.pods = PodLookup(watches, kinds)
         self._by_owner = {(kind.group, kind.kind): kind for kind in kinds}
-        # Workloads of jobs that are gone, by the key of the job.
+        # Workloads of jobs that are deleted, by the key of the job.
         self._left: dict[str, str] = {}
-        # What to look at when a Workload that is being deleted is gone.
+        # What to look at when a Workload that is being deleted no longer exists.
         self._leaving: dict[str, list[str]] = {}
 
     def split(self, key: str) -> tuple[JobKind, Held[Json] | None]:
@@ -179,7 +179,7 @@ class JobLookup:
     def keys_of_owners(self, key: str, workload: Workload | None) -> list[str]:
         """Return what to look at when a Workload has changed, also of deleted owners.
 
-        `workload` None is one that is gone itself, after it was seen being deleted.
+        `workload` None is one that is deleted itself, after it was seen being deleted.
         """
         if workload is None:
             return self._leaving.pop(key, [])
@@ -205,7 +205,7 @@ class JobLookup:
             return any(self._runs(pod) for pod in self.pods.members(at))
         found = self.owner_of(workload)
         if found is None:
-            # The Workload of a pod that is gone is declared finished first.
+            # The Workload of a pod that is deleted is declared finished first.
             return f"{workload.metadata.namespace}/{workload.metadata.name}" in self._left.values()
         kind, held = found
         if kind.gate:

@@ -1,13 +1,13 @@
 """One job at a time: its Workload made and kept, itself started, stopped and declared finished.
 
 What is done follows from the job and its Workload alone, so that every step that was interrupted is
-taken again:
+repeated:
 
-1. gone: the Workload it leaves behind is declared finished
+1. deleted: the Workload it leaves behind is declared finished
 2. below a queued job: suspended unless that one is admitted; never queued itself
 3. over: the Workload is declared finished
 4. no Workload: the job is suspended, and once it has no pods its Workload is made, unless the job
-   names one that somebody else makes
+   names one that another client makes
 5. the Workload is deleted: the job is suspended
 6. evicted or not admitted, and running: suspended; its own controller deletes the pods
 7. evicted, and no pods left: the templates are restored, and the quota is free
@@ -84,7 +84,7 @@ class JobReconciler:
         watches: of the plane.
         writer: of statuses.
         jobs: of the plane.
-        workloads: frees quota, and lets Workloads go.
+        workloads: frees quota, and releases Workloads.
         namespace: the operator's own, whose jobs are left alone.
         again: requests another look at a key at a wall instant.
     """

@@ -32,7 +32,7 @@ class Lineages:
 
     def __init__(self, watches: Watches) -> None:
         self._watches = watches
-        # By uid: of a Workload's spec its generation, and its digest, which takes long to make.
+        # By uid: of a Workload's spec its generation, and its digest, which is slow to make.
         self._templates: dict[str, tuple[int, str]] = {}
 
     def of(self, workload: kueue.Workload) -> Participant:

@@ -1,10 +1,10 @@
 """Workloads deleted while their job is there, as far as the cache knows: is it, really?
 
-A watch of jobs can stand still: a right was taken away, a connection is half open. A job that only
-the cache has would get a Workload, the garbage collector would delete that for want of an owner,
-and the job would get the next one, several times a second and for as long as the watch stands
-still. So who has lost a Workload gets another one only once the API server has shown the job. A
-job that has not lost one is not read anew: a crowd of new jobs costs no call more.
+A watch of jobs can stand still: a right was removed, a connection is half open. A job that only the
+cache has would get a Workload, the garbage collector would delete that for want of an owner, and
+the job would get the next one, several times a second and for as long as the watch stands still. So
+a job that has lost a Workload gets another one only once the API server has shown the job. A job
+that has not lost one is not read anew: a crowd of new jobs costs no call more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Whether a stopped job still has pods, beyond what its status states.
 
-The status of many kinds tells that they are stopped, or not ready yet, while their pods still run
+The status of many kinds states that they are stopped, or not ready yet, while their pods still run
 down: a RayCluster's state, a JobSet's count of active jobs. The quota of a victim is free only when
-its pods are gone, so that the pods themselves are read:
+its pods have ended, so that the pods themselves are read:
 
 1. By the labels that the kind's own controller gives them (`JobKind.pods`).
 2. By what admission gave their templates (`JobKind.marked`): KubeRay clears the name of its cluster
@@ -44,7 +44,7 @@ async def has_remaining_pods(
         kind: of the job.
         job: as JSON.
         workload: of the job, whose admission marked the pods.
-        before: only of those that were created by then, of kinds that are asked about by status,
+        before: only of those that were created by then, of kinds that are judged by status,
             too.
 
     Raises:

@@ -2,8 +2,8 @@
 
 `status.reclaimablePods` lowers the quota of a workload, and not what it uses of nodes. Once its
 other pods are known each to have its domain, its assignment is written without the rest, so that a
-new leader, and whoever places a pod that is made anew, reads the same. A workload whose node failed
-is left alone until that is decided.
+new leader, and the component that places a pod made anew, reads the same. A workload whose node
+failed is left alone until that is decided.
 
 Source: specification of topology-aware scheduling, section 9 (8).
 """

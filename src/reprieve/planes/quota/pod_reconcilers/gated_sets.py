@@ -4,7 +4,8 @@ A set has one Workload for all its replicas, or one for each of its groups; its 
 with the group that they belong to, and looked at as groups from then on. Each pod of a Deployment
 is a workload of its own, made by the labels that the webhook has given to the template.
 
-0. made while no webhook was asked: its pods were not gated, which it is told; they are reclaimed
+0. made while no webhook was called: its pods were not gated, which an event states; they are
+   reclaimed
 1. a group without a Workload gets one; the queue and the class of a waiting one follow the set
 2. scaled to nothing: the quota is free, and the Workload on hold until there are replicas again
 3. groups that are no more lose their Workloads
@@ -264,7 +265,7 @@ class SetReconciler:
         if labels.items() <= have.items() and said.items() <= notes.items():
             return
         if notes.get(GROUP_NAME) == name and not self._is_gated(pod):
-            return  # who runs stays as it was let go
+            return  # a running pod stays as it was released
         await self._steps.writer.stamp(pod, labels, said)
 
     def _is_gated(self, pod: Json) -> bool:

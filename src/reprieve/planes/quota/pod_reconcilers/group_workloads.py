@@ -39,7 +39,7 @@ _MOST_ROLES: Final = 18
 def admitted_counts(workload: Workload) -> dict[str, int]:
     """Return how many pods of each pod set may run: those with quota, or all without any.
 
-    Nothing beyond that is let go, whoever changed the spec and whenever.
+    No pod beyond that is released, whichever client changed the spec and whenever.
     """
     counts = {each.name: each.count for each in workload.spec.pod_sets}
     admission = workload.status.admission
@@ -92,7 +92,7 @@ def observed(workload: Workload, here: Roster, now: Nanos, *, waited: bool = Tru
     # A set may make the next pod only once the one before it runs: of those one pod is enough.
     absent = 0 if fast and any(is_runnable(pod) for pod in here.kept) else here.absent
     if is_condition_true(workload, "Evicted"):
-        # Those that still run down do not come back; the quota may be free before they are gone.
+        # Those that still run down do not come back; the quota may be free before they have ended.
         absent += 0 if fast else sum(_runs_down(pod) for pod in here.kept)
     changed = _waiting(workload, absent, now, fast=fast)
     changed = pods_ready(changed, ready, now) if waited else changed

@@ -3,8 +3,8 @@
 The webhook labels what it gates, and the plane watches pods with that label alone. So once a minute
 pods are listed that name a queue and have no such label. What stands below a job that is queued is
 that job's matter, and in namespaces whose pods are not gated nothing is done. Like the pods of a
-set that were missed (`missed_pods`) they are told, and ended after a grace; nobody makes a pod
-without an owner again.
+set that were missed (`missed_pods`) they get an event, and are ended after a grace; no controller
+makes a pod without an owner again.
 
 Source: specification of the quota plane, section 10.4; the rule is Reprieve's own.
 """

@@ -1,8 +1,8 @@
 """Pods that run beyond what their Workload was admitted for, and that no reconciler looks at.
 
-What is admitted bounds what runs, whoever changed it. Admission marks the pods of all kinds, so
-once a minute those with its label are listed, by their metadata alone; where there are so many that
-this costs the API server more than 50 pods a second, less often:
+What is admitted bounds what runs, whichever client changed it. Admission marks the pods of all
+kinds, so once a minute those with its label are listed, by their metadata alone; where there are so
+many that this costs the API server more than 50 pods a second, less often:
 
 1. One whose spec was changed since its creation, as its generation shows, is read. Resized in
    place, it may request no more than its pod set was admitted for (`pod_bounds`). What its creator,
@@ -12,7 +12,7 @@ this costs the API server more than 50 pods a second, less often:
    have reconcilers of their own.
 
 Both are reported and, like pods that were never gated, ended after a grace. The webhook of resizes
-refuses what would be found here, so that nobody grows for the time between two looks.
+refuses what would be found here, so that no pod grows for the time between two looks.
 
 Source: specification of the quota plane, section 10.4; the rule is Reprieve's own.
 """

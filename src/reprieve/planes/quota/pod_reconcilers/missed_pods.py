@@ -1,6 +1,6 @@
 """Pods that run without quota, since no webhook saw their creation: they are reclaimed.
 
-What runs beyond its admission is told, and ended after a grace of a minute. The webhook of pods
+What runs beyond its admission is reported, and ended after a grace of a minute. The webhook of pods
 gates what a queued set makes in its place, also where the set's template does not state it, so that
 nothing is ended in a loop; should no webhook answer again, what is made again waits for a pause
 that grows (`deletion_pace`). Nothing is ended while it is not known that the webhook is registered.

@@ -24,7 +24,7 @@ __all__ = ["PodFacts"]
 
 
 class PodFacts:
-    """Rows of pod sets. `again` is told of each Workload whose row may have changed."""
+    """Rows of pod sets. `again` is called with each Workload whose row may have changed."""
 
     def __init__(
         self, context: QuotaContext, watches: Watches, again: Callable[[kueue.Workload], None]

@@ -3,14 +3,14 @@
 What is done follows from the members and their Workload alone:
 
 1. the Workload is deleted: so are all members
-2. nobody left: the Workload is declared finished, unless a set stands above that makes more
-3. no Workload: made once all members are there; what cannot be a member goes or is told
+2. no member left: the Workload is declared finished, unless a set stands above that makes more
+3. no Workload: made once all members are there; what cannot be a member is deleted or reported
 4. over: the Workload is declared finished, and the members lose their finalizers
 5. of each role too many: held back if a controller would make them again, else deleted; made up
-   for: let go; missing ones are waited for
+   for: released; missing ones are waited for
 6. evicted or not admitted, and running: ended; once none runs within its grace period the quota is
    free, and the Workload waits again, for members that come in the place of those
-7. admitted, and gated: let go with what the flavors request; but for one that requests more than
+7. admitted, and gated: released with what the flavors request; but for one that requests more than
    its role was admitted for, which states it
 
 Source: specification of the quota plane, sections 10.4 and 10.5.
@@ -204,7 +204,7 @@ class GroupReconciler:
             await self._workloads.own(
                 at, workload, [owner(kind, pod, controller=False) for pod in here.kept]
             )
-        # Only then: a Workload whose owners are all gone is collected, and the group with it.
+        # Only then: a Workload whose owners are all deleted is collected, and the group with it.
         for pod in here.replaced:
             await self._steps.writer.finalize(pod)
         eviction = condition_of(workload.status.conditions, "Evicted")
@@ -213,7 +213,7 @@ class GroupReconciler:
             why = f"{Why.EVICTED}{eviction.reason}"
             for pod in here.kept:
                 await refusals.step(self._steps.stop(kind, pod, why, eviction.message))
-            # Before its quota is free: then the group may be admitted, for pods that are gone.
+            # Before its quota is free: then the group may be admitted, for pods that have ended.
             await refusals.step(self._observe(at, workload, here))
             if workload.status.admission is not None and not self._runs(at, here.kept):
                 await self._releasing.release(at, workload)

@@ -1,6 +1,6 @@
 """What is read and kept of pods: those that are queued whole, of all others the name.
 
-Queued are pods that were taken in at their creation, and those below a kind whose pods are gated.
+Queued are pods that were accepted at their creation, and those below a kind whose pods are gated.
 They are found by their group, by the set that they stand below, and by what makes them again.
 Source: specification of the quota plane, section 10.4; the design's "State that can be trusted".
 """

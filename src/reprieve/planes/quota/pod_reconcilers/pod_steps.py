@@ -125,7 +125,7 @@ class PodSteps:
     ) -> None:
         """End a pod that runs beyond what is admitted, after its grace.
 
-        `at`: what is looked at again then; empty where somebody looks again by himself.
+        `at`: what is looked at again then; empty where the caller looks again by itself.
         """
         if first(pod, "metadata.deletionTimestamp") or is_over(pod):
             return
@@ -183,7 +183,7 @@ class PodSteps:
     def _may_delete(self, kind: JobKind, pod: Json, at: str = "", *, is_seen: bool = False) -> bool:
         """Return whether a pod may be deleted now; otherwise it, or `at`, is looked at again.
 
-        `is_seen`: somebody looks again by himself.
+        `is_seen`: the caller looks again by itself.
         """
         metadata, group = pod["metadata"], group_of(pod)
         namespace, name = metadata["namespace"], metadata["name"]

@@ -1,8 +1,8 @@
 """What a scheduler would see of the pods of a Workload: from its job's templates, or its own.
 
-The job says everything; a Workload, which is kept without what quota does not ask for, says what
-its pods request and which nodes they can run on. Source: specification of the quota plane,
-sections 2 and 10.1.
+The job states everything; a Workload, which is kept without what quota does not need, states what
+its pods request and which nodes they can run on. Source: specification of the quota plane, sections
+2 and 10.1.
 """
 
 from __future__ import annotations

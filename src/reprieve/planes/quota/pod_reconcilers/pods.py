@@ -3,14 +3,14 @@
 What is done follows from the pod and its Workload alone:
 
 1. the Workload is deleted: so is the pod
-2. being deleted: it loses its finalizer; once it is gone, or can run no more, the Workload is
+2. being deleted: it loses its finalizer; once it is deleted, or can run no more, the Workload is
    declared finished
 3. over: the Workload is declared finished, and the pod loses its finalizer
 4. no Workload: made for a gated pod; a pod that was gated and runs without is ended
 5. evicted or not admitted, and running: ended; an evicted one's quota is free at once, and it is
    not queued again, not even where it is still gated
 6. changed: the Workload follows while the pod is gated, else both end
-7. admitted, and gated: let go with what the flavors request
+7. admitted, and gated: released with what the flavors request
 
 Source: specification of the quota plane, sections 10.4 and 10.5.
 """

@@ -2,7 +2,7 @@
 
 Those of a queue that changed are shown with its status; those that have to look at everything that
 waits, or at a whole cohort, follow a little later, once for many changes. What has quotas in its
-labels exists only where the configuration asks for it. Source: specification of the quota plane,
+labels exists only where the configuration requests it. Source: specification of the quota plane,
 sections 1.6, 3.5 and 9.
 """
 

@@ -1,8 +1,8 @@
 """What is counted about Workloads, read from each change that the watch shows.
 
-A transition is counted once, whoever made it; what was so when this process began is not counted
-again. Evictions are counted where they are written, since only there their cause is known. Source:
-specification of the quota plane, section 9.
+A transition is counted once, whichever client made it; what was so when this process began is not
+counted again. Evictions are counted where they are written, since only there their cause is known.
+Source: specification of the quota plane, section 9.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Meters:
         if before.status.conditions == after.status.conditions:
             return
         metrics, place = self._context.quota_metrics, self._state.place(after)
-        # Nothing is counted any more for a queue whose series are gone.
+        # Nothing is counted any more for a queue whose series are removed.
         queues = self._state.configuration.cluster_queues
         if place.cluster_queue and place.cluster_queue not in queues:
             return

@@ -1,9 +1,9 @@
 """The statuses of ClusterQueues, LocalQueues and Cohorts: usage, counts, shares, condition Active.
 
 Queues that changed are gathered and written a little later, so that a burst of admissions costs one
-write each; under a load that lasts, writing them takes about a fifth of the time. A queue that the
-API server keeps waiting holds up no other. Source:
-specification of the quota plane, sections 1.1, 3.5 and 9.
+write each; under a load that lasts, writing them uses about a fifth of the time. A queue that the
+API server keeps waiting holds up no other. Source: specification of the quota plane, sections 1.1,
+3.5 and 9.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from reprieve.wording.kueue_queues import Active, cluster_queue_active, local_qu
 
 __all__ = ["Statuses"]
 
-#: What nobody here answers, by the controller of AdmissionChecks.
+#: Checks that no controller here answers, by the controller of AdmissionChecks.
 _UNSUPPORTED: Final = {
     MULTI_KUEUE: "MultiKueue, which is not supported",
     PROVISIONING: "ProvisioningRequests, which are not supported",
@@ -180,7 +180,7 @@ class Statuses:
             held.name: is_true(condition_of(held.object.status.conditions, "Active"))
             for held in self._watches.checks.cache
         }
-        # One of ProvisioningRequests may have a controller of somebody's own, which answers it.
+        # One of ProvisioningRequests may have a controller of the cluster's own, which answers it.
         self._foreign_checks = {
             held.name: _UNSUPPORTED[controller]
             for held in self._watches.checks.cache

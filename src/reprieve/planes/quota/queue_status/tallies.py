@@ -1,9 +1,9 @@
 """What each ClusterQueue and LocalQueue holds, for their statuses and metrics: counts and amounts.
 
 A workload stands in one phase. It counts for its LocalQueue in every phase, and for the
-ClusterQueue of its reservation while it has one; what waits or is finished is summed over the
-LocalQueues of a ClusterQueue by whoever asks. One change costs what the workload holds, never a
-pass over all of them. Source: specification of the quota plane, section 1.1.
+ClusterQueue of its reservation while it has one; the caller sums what waits or is finished over the
+LocalQueues of a ClusterQueue. One change costs what the workload holds, never a pass over all of
+them. Source: specification of the quota plane, section 1.1.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ async def kept_certificates(
         name: of the Secret.
         hosts: what the certificate is for.
         now: the wall clock.
-        served: what this process serves with; it is stored again where the Secret is gone.
+        served: what this process serves with; it is stored again where the Secret is deleted.
         trust: has clients trust them; called before others can see what is new.
 
     Raises:
@@ -199,7 +199,7 @@ def load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:
     Raises:
         UsageError: they are no certificate with its key.
     """
-    # The interface of OpenSSL takes files only.
+    # The interface of OpenSSL accepts files only.
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(certificates.key + b"\n" + certificates.certificate)
         file.flush()

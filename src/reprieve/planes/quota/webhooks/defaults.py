@@ -82,7 +82,7 @@ class Tenancy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobRules:
-    """How jobs are treated. `selector` chooses the namespaces that are asked about, as JSON."""
+    """How jobs are treated. `selector`: namespaces for which webhooks are called, as JSON."""
 
     without_queue_name: bool = False
     layered_slices: bool = True

@@ -174,7 +174,7 @@ def _validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     own = KIND_ERRORS.get((kind.group, kind.kind))
 
     def judge(asked: Asked) -> Verdict:
-        # What is not queued, before and after, is nobody's business here.
+        # An object that is not queued, before and after, is not judged here.
         if not concerns(asked, tenancy, rules):
             return Verdict()
         return Verdict(tuple(errors(asked)))

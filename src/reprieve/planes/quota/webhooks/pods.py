@@ -1,11 +1,11 @@
 """Webhooks of pods: gates at the creation of those that are queued.
 
-Below a kind whose template says who gates its pods, gates and the role alone; so for the pods of a
-queued set whose template does not, since no webhook was asked when that was made. Otherwise, in a
-managed namespace and without a managed ancestor: default queue and class, and then, with a queue or
-where jobs without one are managed, label, finalizer, gates and role. Whoever controls the pod may
-stand below something that is queued and that is not followed here, because its kind is not listed:
-such a pod is only gated for a queue of its own.
+Below a kind whose template states which component gates its pods, pods get gates and the role
+alone; so do the pods of a queued set whose template does not state it, since no webhook was called
+when that was made. Otherwise, in a managed namespace and without a managed ancestor: default queue
+and class, and then, with a queue or where jobs without one are managed, label, finalizer, gates and
+role. The controller of the pod may stand below something that is queued and that is not followed
+here, because its kind is not listed: such a pod is only gated for a queue of its own.
 
 A pod that runs may be resized in place as far as its Workload was admitted, and always downwards.
 

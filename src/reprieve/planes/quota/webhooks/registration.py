@@ -1,10 +1,10 @@
-"""Registration of the webhooks: configurations, and who converts Kueue's kinds.
+"""Registration of the webhooks: configurations, and the conversion of Kueue's kinds.
 
-Both configurations are applied whole, so that a hook that is gone does not linger. The chart makes
-them, empty, so that the operator needs the right to patch these two alone and they go with the
-release; where it may create them it does. Definitions of Kueue's kinds are told about the
-conversion webhook only where they are ours, by their label: those of a Kueue beside us keep its
-own. Where cert-manager keeps the certificate, its annotation stands in place of the authority.
+Both configurations are applied whole, so that a removed hook does not linger. The chart makes them,
+empty, so that the operator needs the right to patch these two alone and they are deleted with the
+release; where it may create them it does. Definitions of Kueue's kinds refer to the conversion
+webhook only where they are ours, by their label: those of a Kueue beside us keep its own. Where
+cert-manager keeps the certificate, its annotation stands in place of the authority.
 
 Source: specification of the quota plane, sections 1.5 and 12.
 """
@@ -54,7 +54,7 @@ class Place:
     """Where the API server finds the webhooks, and whom it trusts there.
 
     `url` without a path, for a server outside the cluster; else the Service. `bundle` is empty
-    where somebody else puts the authority in, by the `annotations` of the configurations.
+    where another tool injects the authority, by the `annotations` of the configurations.
     """
 
     namespace: str = ""

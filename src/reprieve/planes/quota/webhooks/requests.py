@@ -2,7 +2,7 @@
 
 In this order, each refusal with a Status that the API server prints:
 
-1. 403 without a certificate of the API server, where one is asked for
+1. 403 without a certificate of the API server, where one is required
 2. 415 a compressed body; 413 one that is stated to be larger than `MOST_BYTES`
 3. 429 with Retry-After while as many others are in flight, after a short wait in line with the body
    unread; the API server comes again
@@ -37,7 +37,7 @@ __all__ = ["MOST_BYTES", "PLACES", "ClientRule", "Desk"]
 
 log: Final = logging.getLogger(__name__)
 
-MOST_BYTES: Final = 3 * 2**20  # the API server takes no larger request either
+MOST_BYTES: Final = 3 * 2**20  # the API server accepts no larger request either
 PLACES: Final = 8  # in flight, for admissions and for conversions each
 _WAITING: Final = 64
 _WAIT_S: Final = 1.0
@@ -83,7 +83,7 @@ class Desk:
     Args:
         name: of the thread.
         refused: hears why a request was refused.
-        rule: of the clients; None answers everybody.
+        rule: of the clients; None answers all of them.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Desk:
                     raise _stopping() from None
                 raise
             response = web.Response(body=found, content_type="application/json")
-            # Within the place, so that answers which nobody reads do not heap up.
+            # Within the place, so that answers which no client reads do not heap up.
             await response.prepare(request)
             await response.write_eof()
         return response

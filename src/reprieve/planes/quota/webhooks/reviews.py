@@ -3,12 +3,12 @@
 A `Hook` is one webhook as it is registered, with a `judge` that decides about one object; the table
 `kueue_hooks` has those of Kueue's own kinds, under the reference's names and paths. Objects that
 are being deleted are left alone. A review that cannot be read is answered with what is wrong, never
-with a traceback, and an object that a judge stumbles over is let through with a warning: this
-process must not be what keeps a cluster from working.
+with a traceback, and an object on which a judge fails is allowed with a warning: this process must
+not be what keeps a cluster from working.
 
 Before anything is decoded the brackets and commas of a body are counted, since a decoder holds the
-interpreter until it is done; afterwards no value may be nested deeper than `_DEEPEST`, so that
-nothing that walks it has to ask.
+interpreter until it is done; afterwards no value may be nested deeper than `_DEEPEST`, so that code
+that walks it needs no check.
 
 Source: specification of the quota plane, sections 1.5 and 12; the API's AdmissionReview and
 ConversionReview; the threat model in `docs/security.md`.
@@ -168,7 +168,7 @@ def kueue_hooks(*, partial_admission: bool = True, slice_sizes: bool = True) -> 
     """Return the webhooks of Kueue's own kinds.
 
     Args:
-        partial_admission: of the gate of that name; off takes minCount out of new workloads.
+        partial_admission: of the gate of that name; off removes minCount from new workloads.
         slice_sizes: whether the sizes of slices in Workloads are checked.
     """
 

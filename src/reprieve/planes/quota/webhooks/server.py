@@ -76,11 +76,11 @@ _AGAIN: Final = 10 * SECOND
 class WebhookOptions:
     """Where the webhooks are served and found.
 
-    `folder`: certificate files that somebody else keeps, such as cert-manager; None has our own
-    authority in the Secret `secret`. `place.url` makes the server known by that address instead
-    of the Service; its port 0 is filled in. `client_authority`: a file with the authorities of
+    `folder`: certificate files that another tool keeps, such as cert-manager; None has our own
+    authority in the Secret `secret`. `place.url` makes the server known by that address instead of
+    the Service; its port 0 is filled in. `client_authority`: a file with the authorities of
     clients; with it reviews are answered to holders of a certificate alone, and of these to those
-    that `client_names` names where there are any. Conversions are answered to everybody, since
+    that `client_names` names where there are any. Conversions are answered to all clients, since
     Kubernetes has no client certificate for them.
     """
 
@@ -166,7 +166,7 @@ async def serve_webhooks(
     """Serve until the end of the block; port 0 uses a free one.
 
     Args:
-        hooks: judged in a thread, so that what they ask of others has to be safe there.
+        hooks: judged in a thread, so that what they query of others has to be safe there.
         certificates: to begin with.
         options: where, and for whom.
         refused: hears a word for each request or connection that is not answered.

@@ -2,8 +2,8 @@
 
 At creation and at every change, after the default queue and class were filled in. Refused while
 they are managed: another queue once replicas are ready, other requests or placement of a
-StatefulSet's pods, replicas of a StatefulSet other than to and from zero, or before what was scaled
-down is gone, another template or size of a LeaderWorkerSet's groups.
+StatefulSet's pods, replicas of a StatefulSet other than to and from zero, or before the pods of a
+scale-down have ended, another template or size of a LeaderWorkerSet's groups.
 
 Source: specification of the quota plane, sections 10.4 and 12.
 """

@@ -2,7 +2,7 @@
 
 Answers come from the plane's caches, so that a webhook never waits for the API server. What a cache
 has not seen yet counts as absent; the plane's reconciler makes up for it. Reviews are judged in
-threads: there `TenancyOnTheLoop` puts each question to the event loop, which alone touches caches.
+threads: there `TenancyOnTheLoop` passes each query to the event loop, which alone touches caches.
 
 Source: specification of the quota plane, sections 10.1 and 10.7.
 """
@@ -45,7 +45,7 @@ class PlaneTenancy:
         lookup: of the plane's jobs.
         selector: of namespaces whose jobs are managed.
         external: kinds of others that are queued, as `Kind.version.group`.
-        settle: has the state take over what changed, in a process that decides nothing.
+        settle: has the state apply what changed, in a process that decides nothing.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
 """The admissions that cycles decided, written in the order in which they were decided.
 
 One run of cycles may admit many hundreds. They stand in a queue, and a bounded number of writers
-takes them from it: what an admission needs is prepared when its turn has come, from the Workload as
-it is then. Who decides waits while the queue is long, and for a moment while anything is on its way
-(`room`): decisions never run far ahead of what is written, and where the API server is what limits,
-they are fewer and about more. What cannot be written is taken back. Source: specification of the
-quota plane, section 8; the design's "Processes and time".
+writes them: what an admission needs is prepared when its turn has come, from the Workload as it is
+then. Decisions wait while the queue is long, and for a moment while anything is on its way
+(`room`): they never run far ahead of what is written, and where the API server is what limits, they
+are fewer and about more. What cannot be written is undone. Source: specification of the quota
+plane, section 8; the design's "Processes and time".
 """
 
 from __future__ import annotations

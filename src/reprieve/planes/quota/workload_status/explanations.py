@@ -3,9 +3,9 @@
 What the cycles stated last of a Workload is kept and written a little later by a few writers of
 their own, in the order in which it came, within a budget that is small while admissions and
 evictions are written: a queue of thousands holds no admission up, and what was admitted in the
-meantime costs no write. While they are, one that was told before is told otherwise only after some
-seconds. Those that were set aside unseen are told what one of the same shape was told. Source:
-specification of the quota plane, section 8.4; the design's "Processes and time".
+meantime costs no write. While they are, a Workload with a reported reason gets another one only
+after some seconds. Workloads that were set aside unseen get the reason of one of the same shape.
+Source: specification of the quota plane, section 8.4; the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Explanations:
             return
         for key in sorted(unexplained - considered.keys()):
             workload = queues.workload(key)
-            # What is not queued again waits for something else than room.
+            # What is not queued again waits for something else than capacity.
             if workload is None or not workload.requeued:
                 continue
             local = self._state.configuration.local_queues[workload.queue]

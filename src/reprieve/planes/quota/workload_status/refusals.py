@@ -1,7 +1,7 @@
 """Steps of one reconciliation that the API server refuses: one refused step delays no other.
 
-A webhook, a policy or a quota of somebody else's may refuse one write of several for as long as it
-likes. The steps that do not depend on it are taken all the same; the refusal is raised at the end,
+A webhook, a policy or a quota of another product may refuse one write of several for as long as it
+likes. The steps that do not depend on it are done all the same; the refusal is raised at the end,
 so that the object is reconciled again and its trouble is logged.
 """
 

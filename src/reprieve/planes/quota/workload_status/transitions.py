@@ -65,7 +65,7 @@ _PLACES_DELAYED: Final = (
     "PendingDelayedTopologyRequests",
     "There are pending delayed topology requests",
 )
-#: More than this the API does not take.
+#: The API accepts no longer message.
 _LONGEST: Final = 32 * 1024
 _CUT: Final = " ..."
 

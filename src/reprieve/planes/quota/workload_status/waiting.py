@@ -1,10 +1,10 @@
 """Why Workloads wait, in our own words: counted, reported in an event, answered to queries.
 
-What a cycle says of a head is noted as its reason, which costs the cycle a few dictionary entries.
-The event follows later, once for each change of the reason, within a budget of its own that is
-small while others write; its text is looked up, not decided. Only who asks has the engine decide
-again. What was stated before this process began is read from conditions, and not told once more.
-Source: specification of the quota plane, section 8.4; the design's "Processes and time".
+What a cycle states of a head is noted as its reason, which costs the cycle a few dictionary
+entries. The event follows later, once for each change of the reason, within a budget of its own
+that is small while others write; its text is looked up, not decided. The engine decides again only
+for a query. What was stated before this process began is read from conditions, and not reported
+once more. Source: specification of the quota plane, section 8.4; the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = ["Waiting"]
 #: Who reports our own events about Workloads.
 _CONTROLLER: Final = "reprieve"
 _POD_CLASS: Final = "spec.podSets[*].template.spec.priorityClassName"
-#: Classes of what keeps the cluster going, which work does not name.
+#: Classes of what keeps the cluster running, which work does not name.
 _SYSTEM: Final = "system-"
 _LATER: Final = 2 * SECOND
 _PACE: Final = SECOND // 1_000  # between two lines of the decision log
@@ -191,7 +191,7 @@ class Waiting:
             self._count(key, row.queue, known.reason)
             return
         self._counts.forget(key)
-        # Whoever is looked at soon needs no word of being behind another one.
+        # A Workload that is looked at soon needs no report of being behind another one.
         self._tell_later(key, Reason.BEHIND_HEAD)
 
     def _count(self, key: str, local_queue: str, reason: Reason) -> None:
@@ -210,7 +210,7 @@ class Waiting:
         if self._context.decision_log is not None:
             self._context.decision_log.waits_no_longer(Plane.QUOTA, key)
 
-    # What is told
+    # What is reported
 
     async def _announce(self, key: str) -> None:
         """Report in an event why a Workload waits, unless that was stated last."""
@@ -259,7 +259,7 @@ class Waiting:
             found_now.setdefault(reason, delayed_values(row) if delayed else {})
         return Standing(found_now).reported
 
-    # Who asks
+    # Queries
 
     async def diagnosis(
         self, namespace: str, name: str, *, fixes: bool = False

@@ -1,8 +1,8 @@
 """How many Workloads wait for which reason, kept by one change at a time.
 
-A Workload counts by what was said of it last. What waits in a LocalQueue and was not looked at yet
-waits behind another one; what waits at a queue that takes nobody waits for that, whatever was said
-before. Asking costs the LocalQueues that somebody waits in, never the Workloads.
+A Workload counts by what was reported of it last. What waits in a LocalQueue and was not looked at
+yet waits behind another one; what waits at a queue that admits none waits for that, whatever was
+reported before. A query costs the LocalQueues with pending Workloads, never the Workloads.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class WaitingCounts:
     def by_reason(self, queues: Queues) -> Counter[Reason]:
         """Return how many wait for each reason."""
         found = Counter(self._reserved.values())
-        # Behind the head of a strict queue nobody is looked at again.
+        # Behind the head of a strict queue no Workload is looked at again.
         heads: Counter[str] = Counter()
         for local_queue, number in queues.doors().items():
             closed = closed_reason(queues, local_queue)

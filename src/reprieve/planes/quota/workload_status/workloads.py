@@ -1,6 +1,6 @@
 """What a Workload needs beside its job and the cycles: checks, evictions, backoff, its end.
 
-1. deleted: the finalizer goes once the job is gone or has no pods
+1. deleted: the finalizer is removed once the job is deleted or has no pods
 2. finished: deleted once it was kept long enough
 3. to be deactivated: made inactive; inactive: evicted, and its job deleted after a while where the
    deactivation was ours

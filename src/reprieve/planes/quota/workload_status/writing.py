@@ -52,11 +52,11 @@ class WorkloadStatuses:
             priority: place in the order of writes.
 
         Returns:
-            The Workload as it is stored; None where it is gone, or `change` returned None.
+            The Workload as it is stored; None where it is deleted, or `change` returned None.
 
         Raises:
             Deposed: the fence is closed.
-            Conflict: at every attempt somebody else was faster.
+            Conflict: at every attempt another client was faster.
             ApiError: the API server refused.
         """
         context, namespace, name = self._context, *key.split("/", 1)

@@ -1,9 +1,9 @@
 """Binds what was placed: one call per pod, nothing is ever unbound.
 
 1. The nominations of a group's members are written before the first call.
-2. Volumes and devices that a pod takes are written before its call, and its volumes waited for.
-   The calls go out in the order of the members; one that fails does not stop the others.
-3. A failed member loses its assumed place but keeps its nomination, and goes back to the queue; so
+2. Volumes and devices that a pod uses are written before its call, and its volumes waited for. The
+   calls are sent in the order of the members; one that fails does not stop the others.
+3. A failed member loses its assumed place but keeps its nomination, and returns to the queue; so
    its share of the node stays reserved.
 4. The group's condition becomes true once its minimum is bound, and those of the composite groups
    above it.
@@ -180,7 +180,7 @@ class Bindings:
         if self._turns is not None and not await self._turns.announce(
             pod.node, row.uid, pod.mark, self._state.known_pod
         ):
-            # Somebody else was faster on this node: decided again on what is there now.
+            # Another scheduler was faster on this node: decided again on what is there now.
             self._state.cluster.forget(row.uid)
             self._state.reserved.unreserve(pod.member)
             context.scheduler_metrics.stale_plans.inc()

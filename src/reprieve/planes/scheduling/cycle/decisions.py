@@ -1,6 +1,6 @@
 """The scheduling cycle: pop, decide in the solver thread, commit on the event loop.
 
-A slice takes a snapshot and decides as many units as fit into its time; each decision assumes those
+A slice makes a snapshot and decides as many units as fit into its time; each decision assumes those
 before it. On the loop a decision is compared with what has happened meanwhile: one that no longer
 holds is dropped and decided again. Source: the design's "How data flows" and "Processes and time".
 """
@@ -169,7 +169,7 @@ class Decisions:
     def _glances(self, units: Sequence[Unit]) -> list[Unit]:
         """Return the first unit of each other namespace among the equals of the first one.
 
-        Nobody gives way to others twice, and nobody is glanced at twice before its own turn.
+        No unit yields to others twice, and none is glanced at twice before its own turn.
         """
         priority, space = self._state.queue.among(units[0])
         if units[0].name in self._glanced:

@@ -1,12 +1,12 @@
 """From when work is evicted for a unit: `preemptionDelay`.
 
-1. A pod counts from its creation, or from when this process saw its last scheduling gate go.
+1. A pod counts from its creation, or from when this process saw its last scheduling gate removed.
 2. A group counts from when it was whole: when the pods that its minimum requests were there. A tree
    of groups counts likewise, each level by its own minimum. Where some pods of a whole group run
    already it counts from the first of those that wait.
 3. The annotation of the pods' PriorityClass decides for how long, else that of their ClusterQueue,
    else the section `scheduling`. Of pods that differ the longest counts.
-4. Emergency priorities do not wait, and who never preempts is not delayed.
+4. Emergency priorities do not wait, and a pod that never preempts is not delayed.
 
 A delayed unit waits for pods that end already, where these suffice, for a minute beyond its instant
 at most. It is tried again at its instant. Source:

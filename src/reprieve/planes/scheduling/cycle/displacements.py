@@ -1,14 +1,14 @@
 """The scheduling plane and the governor of disruptions: what a unit needs of it, and its reports.
 
-Before a unit is decided about, whoever is held from it is looked up by its lineage, and goes
-into the decision as a fact. Told are plans, pods that get a node (nothing was preempted for them
-in vain) and pods that fail: a container that ended with an error, or one that cannot be started.
-Pods whose failure is part of their eviction do not count.
+Before a unit is decided about, the lineages that are held from it are looked up, and enter the
+decision as a fact. Reported are plans, pods that get a node (nothing was preempted for them in
+vain) and pods that fail: a container that ended with an error, or one that cannot be started. Pods
+whose failure is part of their eviction do not count.
 
 With `--watch-others` what others evict counts for the protection of that work, as pods state it in
-their condition `DisruptionTarget`; nothing of it is held against anybody. What a node's failure or
-a drain (an eviction from a node that takes no pods) takes protects nobody. Source: specification of
-disruptions, sections 3 and 4.
+their condition `DisruptionTarget`; nothing of it is held against any lineage. An eviction by a
+node's failure or a drain (an eviction from a node that accepts no pods) protects no work. Source:
+specification of disruptions, sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _STRICTLY: Final = 1  # no victim of this plane has a priority that is not lower
 class SchedulingDisplacements:
     """Follows which pods are which lineage.
 
-    `others` is told of what other actors displaced; without it nobody looks for that. `loops`: who
-    names loops; `returns`: who tells when displaced work runs again.
+    `others` is called with what other actors displaced; without it that is not followed. `loops`:
+    names loops; `returns`: reports when displaced work runs again.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SchedulingDisplacements:
     ) -> None:
         """`restores`: `restore` is still to come, and states which evictions were our own."""
         self._others = others
-        # Pods that were seen to be evicted before anybody could state by whom.
+        # Pods that were seen to be evicted before it was known by which actor.
         self._early: list[PodRow] | None = [] if restores else None
         self._returns = returns
         self._loops = loops
@@ -84,7 +84,7 @@ class SchedulingDisplacements:
         self._clock = clock
         # Pods with a node, by lineage, each known by the pod that was seen last.
         self._placed: dict[Lineage, set[Uid]] = {}
-        # What more is known of a lineage is read once somebody is held from others.
+        # What more is known of a lineage is read once a lineage is held from others.
         self._participants: dict[Lineage, PodRow | Participant] = {}
         self._lineages: dict[Uid, Lineage] = {}
         # Pods that have not finished, by lineage, of those that have an owner or a gang.

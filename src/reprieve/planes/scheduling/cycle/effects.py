@@ -2,10 +2,10 @@
 
 | the attempt ended with | then, in this order |
 | --- | --- |
-| members that are bound | the queue is told, they are bound, the others nominated and told |
-| victims | nominations count, the members are told, the queue waits, the victims are evicted |
-| victims, not asynchronously | the same, but that members and queue are told after it |
-| neither | nominations count, the members and the groups above them are told |
+| members that are bound | the queue is notified, they are bound, the rest nominated and notified |
+| victims | nominations count, the members are notified, the queue waits, the victims are evicted |
+| victims, not asynchronously | the same, but that members and queue are notified after it |
+| neither | nominations count, the members and the groups above them are notified |
 
 Nothing is done here: `carry_out` does it, in the order of the list, and a dry run is the same list
 carried out by one that evicts and writes nothing. Gangs of the older front doors add effects of
@@ -59,7 +59,7 @@ __all__ = [
     "reminders",
 ]
 
-#: Makes the input of a decision as it is recorded; it takes a while.
+#: Makes the input of a decision as it is recorded; this is slow.
 Record: TypeAlias = Callable[[], dict[str, Any]]
 
 
@@ -161,8 +161,8 @@ class Announce:
 class Evict:
     """Record the plan and evict its victims, or in a dry run record it only.
 
-    `lower`: nominations of lower priority that it takes away. `then`: what is done once the calls
-    are over.
+    `lower`: nominations of lower priority that it removes. `then`: what is done once the calls are
+    over.
     """
 
     plan: Plan

@@ -3,13 +3,13 @@
 What decides about a unit is its *shape*: its pods and its group but for their names. Rejected on
 one revision (`engine.cluster.progress`), a unit of that shape is rejected on it again, so that
 
-1. a unit that its backoff brings back is passed over until a change might help somebody;
+1. a unit that its backoff brings back is passed over until a change might help a unit;
 2. a unit of a shape that was just rejected for another unit gets the answer of that one.
 
-What takes room helps only units whose members differ, or whose place depends on others; to them it
-counts as well. Nothing of it holds for a unit that waits for victims, for a time or for another
-plane, for older gangs, for trees, and where plugins of others decide. Source: the design's "How
-data flows".
+A change that uses capacity helps only units whose members differ, or whose place depends on others;
+for them it counts as well. Nothing of it holds for a unit that waits for victims, for a time or for
+another plane, for older gangs, for trees, and where plugins of others decide. Source: the design's
+"How data flows".
 """
 
 from __future__ import annotations

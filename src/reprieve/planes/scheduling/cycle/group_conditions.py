@@ -18,8 +18,9 @@ def group_conditions(
 ) -> Iterator[tuple[GroupRow, ConditionText]]:
     """Yield the groups that the attempt did not place, with what it states of them.
 
-    `groups`: those that the attempt names, by key. Those that it placed are told once their minimum
-    is bound (`group_scheduled`). `condition_type`: that of pod groups under the served version.
+    `groups`: those that the attempt names, by key. Those that it placed are notified once their
+    minimum is bound (`group_scheduled`). `condition_type`: that of pod groups under the served
+    version.
     """
     placed = attempt.code is Code.SUCCESS
     parts: tuple[GroupStatus | None, ...] = attempt.parts or (None,)

@@ -36,7 +36,7 @@ class SchedulingHarm:
         self._clock = clock
         self.lost_with: Callable[[PodRow], int] = lambda row: 0
         self._asking = Asking(governor.harm, Plane.SCHEDULING)
-        self._placed: PlacedKinds | None = None  # kept from when budgets are asked first
+        self._placed: PlacedKinds | None = None  # kept from the first query of budgets on
 
     def __bool__(self) -> bool:
         """Whether there is any budget."""
@@ -45,7 +45,8 @@ class SchedulingHarm:
     def held(self, unit: Unit, rows: Sequence[PodRow], pods: Iterable[Uid]) -> dict[Uid, Hold]:
         """Return which of the placed pods budgets spare from a unit; `rows` are its own pods.
 
-        `pods`: all that are placed, which are read the first time: `placed` and `gone` tell later.
+        `pods`: all that are placed, which are read the first time; later `placed` and `gone`
+        report.
         """
         asks, known, now = self.asks(rows), dict[str, PodRow](), self._clock.wall()
         candidates = self._known(pods)

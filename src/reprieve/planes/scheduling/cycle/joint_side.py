@@ -1,17 +1,17 @@
 """What the scheduling plane answers to the idle plane of its process, and when it waits for it.
 
-1. Preemption for a unit whose demand the idle plane has not decided about, or evicts for, is *put
-   off*: for a few seconds while nothing is decided, with a second question early on, since the root
-   of a new pod is known a moment later and may not have opted in; for a minute at most while the
-   idle plane starts, and for as long as an open intent serves it, also one of a plane of another
-   process.
-2. A unit that has a node once pods that end already are gone is *patient*: no work is evicted for
+1. Preemption for a unit whose demand the idle plane has not decided about, or evicts for, is
+   *delayed*: for a few seconds while nothing is decided, with a second query early on, since the
+   root of a new pod is known a moment later and may not have opted in; for a minute at most while
+   the idle plane starts, and for as long as an open intent serves it, also one of a plane of
+   another process.
+2. A unit that has a node once pods that end already have ended is *patient*: no work is evicted for
    it, for a minute at most.
-3. What the idle plane found is confirmed: with its victims gone, and with what ends already, all
+3. What the idle plane found is confirmed: with its victims absent, and with what ends already, all
    pods of the demand are placed by all filters, and not without the victims.
 4. Where neither idle work nor priority is enough, but both together are, it states which idle work
-   has to go (`engine.scheduling.mixtures`). Once the idle plane evicts that, preemption for the
-   unit finds its own victims as if it were gone, once.
+   has to be evicted (`engine.scheduling.mixtures`). Once the idle plane evicts that, preemption for
+   the unit finds its own victims as if it were absent, once.
 
 Source: the design's "Where the planes meet".
 """
@@ -238,7 +238,7 @@ class SchedulingJoint:
     ) -> str:
         """Return why the pods cannot all be placed without others, empty if they can.
 
-        `idle`: the pods of all idle work, some of which may have to go by priority alone.
+        `idle`: the pods of all idle work, some of which may have to be evicted by priority alone.
         """
         units = self._units(pods)
         if units is None:
@@ -300,8 +300,8 @@ class SchedulingJoint:
         """Return which idle work to evict beside work of lower priority; None where none helps.
 
         None, too, where priority alone may not preempt yet, or evicts no more devices. `idle`: what
-        may go, oldest first. `most`: idle work alone is enough, and so many devices or more are no
-        better.
+        may be evicted, oldest first. `most`: idle work alone is enough, and so many devices or more
+        are no better.
         """
         units = self._units(pods)
         if not units or self._delays.of(units):

@@ -1,10 +1,10 @@
 """What placed pods would be granted before an eviction, as far as the choice of victims reads it.
 
 With `harmOrder`, and where notice is allowed, each placed pod that requests notice has a row: the
-time that it would be granted by a preemptor of default patience, how long its save takes, and the
+time that it would be granted by a preemptor of default patience, how long its save lasts, and the
 credit of its lineage when it was seen first. A later end of a notice changes the rows of the
-lineage's next pods. Source:
-`docs/notice-decisions.md`. A new leader reads the credits of its predecessors from records.
+lineage's next pods. Source: `docs/notice-decisions.md`. A new leader reads the credits of its
+predecessors from records.
 """
 
 from __future__ import annotations

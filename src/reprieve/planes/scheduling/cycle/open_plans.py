@@ -1,7 +1,7 @@
 """What plans of one plane that are open at the same time query of each other's nodes.
 
 A plan keeps its nodes for its preemptor while its victims save, so that others see these claims.
-Whoever proves another plan again counts both sides of each: the claims as taken, the victims as
+The next proof of another plan counts both sides of each: the claims as used, the victims as
 leaving. Each is counted once, also where several plans name the same victim.
 """
 

@@ -15,7 +15,7 @@ __all__ = ["PlacedKinds"]
 class PlacedKinds(Kinds):
     """Placed pods. `priority` of a pod is that of its group, which is read again when it changes.
 
-    A pod that holds claims may lose any amount: how many devices these have is not told with it.
+    A pod that holds claims may lose any amount: it does not state how many devices these have.
     """
 
     def __init__(self, priority: Callable[[PodRow], int | None]) -> None:

@@ -1,10 +1,11 @@
 """Carries preemptions out, from their record to the end of the last victim.
 
-1. The plan is recorded, nominations of lower pods on the target node are taken away, the victims
-   are marked and deleted (`victims`).
+1. The plan is recorded, nominations of lower pods on the target node are removed, the victims are
+   marked and deleted (`victims`).
 2. Meanwhile, and until the deletions are seen, the preemptor is held before the queue. A call that
    fails for good makes it ready at once and closes the record.
-3. The record is closed when every victim is gone and the preemptor is placed or has let go.
+3. The record is closed when every victim has ended and the preemptor is placed or no longer needs
+   the capacity.
 
 Source: specification 9; the design's "Intent log and executor" and "Recovery".
 """
@@ -53,14 +54,14 @@ _AGAIN: Final = SECOND
 _SEEN_WITHIN: Final = 5 * SECOND
 _LOOK: Final = 10 * MILLISECOND
 NOMINATED_FOR: Final = MINUTE
-_LONGEST_WAIT: Final = 10 * SECOND  # of a preemptor whose plan failed with nobody evicted
+_LONGEST_WAIT: Final = 10 * SECOND  # of a preemptor whose plan failed without an eviction
 
 
 class Preemptions:
     """All preemptions of one plane. `spawn` runs a task.
 
-    `unrecorded`: whose plan cannot be written down, which pause. `displacements`: where the
-    governor of disruptions is told of them. `deferrals` knows what the idle plane stated.
+    `unrecorded`: units whose plan cannot be recorded, which pause. `displacements`: reports them to
+    the governor of disruptions. `deferrals` knows what the idle plane stated.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Preemptions:
         )
         self.open_plans = self._victims.open_plans
         self.open_plans.all = self._executor.open.values
-        self._failures: dict[str, int] = {}  # in a row, with nobody evicted, by preemptor
+        self._failures: dict[str, int] = {}  # in a row, without an eviction, by preemptor
 
     async def recover(self) -> None:
         """Finish or abandon what a former process left open.
@@ -137,7 +138,7 @@ class Preemptions:
     ) -> None:
         """Carry the plan out in a task of its own; `after` is called once the calls are over.
 
-        `record` makes the input of the decision that goes into the intent.
+        `record` makes the input of the decision for the intent.
         """
         issued = self._displacements.issue(
             plan, _pods_of(plan, preemptor), self._victims.lost_with(plan)
@@ -269,7 +270,7 @@ class Preemptions:
             self._context.metrics.count_plan(plan.id, plan.plane, outcome_word)
             after()
             if unrecorded is not None:
-                # Only now: what is told of it takes the place of what the attempt itself tells.
+                # Only now: its report replaces what the attempt itself reports.
                 aside = self._unrecorded.add_unrecorded(preemptor.unit, unrecorded)
             again = failed and not aside
             self._state.queue.release(preemptor.key, clock.monotonic(), activate=again)

@@ -1,10 +1,10 @@
 """Whether a plan that a fault interrupted is finished: the proof made again for what is left of it.
 
-Those who went by the plan went in vain if the others stay and room is looked for elsewhere. So the
-others go, too, where a pod of the preemptor still waits, everybody who was to get a node does so on
-that node once they have gone (`engine.scheduling.proofs.proof`, compiled anew), and not without
-that. Who has left meanwhile drops no plan. The claims of other open plans count, and so their
-victims do. Pure. Source: the design's "Intent log and executor" and "Recovery".
+The victims that the plan evicted were evicted in vain if the others stay and capacity is looked for
+elsewhere. So the others are evicted, too, if a pod of the preemptor still waits, every pod that was
+to get a node gets that node once they have ended (`engine.scheduling.proofs.proof`, compiled anew),
+and not without that. A pod that has left meanwhile drops no plan. The claims of other open plans
+count, and so their victims do. Pure. Source: the design's "Intent log and executor" and "Recovery".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One slice of the scheduling cycle: as many units as fit into its time, one after the other.
 
-Each decision assumes those before it. Whoever fits without victims while it is the turn of a unit
-of another namespace that does not, is placed before victims are looked for. Runs in the solver
+Each decision assumes those before it. At the turn of a unit that does not fit, a unit of another
+namespace that fits without victims is placed before victims are looked for. Runs in the solver
 thread. Source: the design's "How data flows" and "Processes and time".
 """
 
@@ -48,8 +48,8 @@ _NO_SCORERS: Final[Mapping[str, PlacementScorer]] = MappingProxyType({})
 class Decided:
     """One attempt, and its nanoseconds. `failure`: a fault of ours or a plugin's.
 
-    `record` makes the input of an attempt with a plan, as it is stored; it takes a while. `sample`
-    is the input of one without, where that is wanted.
+    `record` makes the input of an attempt with a plan, as it is stored; this is slow. `sample` is
+    the input of one without, where that is wanted.
     """
 
     unit: Unit

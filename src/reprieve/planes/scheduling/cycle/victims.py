@@ -1,10 +1,11 @@
 """What a victim of the scheduling plane is: a pod that is deleted, until its watch shows it.
 
 1. Pods of a unit are marked before any victim is deleted; others are marked as they are deleted.
-2. All victims go but the last, which goes when the calls for all others have succeeded.
+2. All victims but the last are evicted; the last is evicted when the calls for all others have
+   succeeded.
 3. A victim that does not end in time, its own grace period and some slack, is planned around:
-   event, metric, and the preemptor is ready. So is one that nobody may delete, though others of its
-   unit have gone: that is tried again for ten minutes.
+   event, metric, and the preemptor is ready. So is one that may not be deleted, though others of
+   its unit have been: that is tried again for ten minutes.
 4. The preemptor is served when each of its pods has a node, or is not nominated any more.
 
 Source: specification 9; the design's "Intent log and executor".
@@ -83,7 +84,7 @@ class SchedulingVictims:
         self._deadlines: dict[tuple[str, str], int] = {}  # by record and victim, monotonic
         # What plans of this process were decided on, by victim.
         self._decided_on: dict[str, tuple[object, ...]] = {}
-        # After how many helpful changes it was asked last whether a preemptor fits, by record.
+        # After how many helpful changes it was last checked whether a preemptor fits, by record.
         self._fitted_on: dict[str, int] = {}
 
     def begin(self, intent: Preemption, preemptor: Preemptor) -> None:
@@ -139,7 +140,7 @@ class SchedulingVictims:
         ends = (end for (record, _), end in self._deadlines.items() if record in records)
         return max(ends, default=None)
 
-    # What the executor asks.
+    # What the executor queries.
 
     def gets_notice(self, victim: Victim) -> bool:
         return bool(victim.unit)
@@ -288,7 +289,7 @@ class SchedulingVictims:
         root = self._state.root(group)[1] if group else ""
         return Unit(tuple(row.uid for row in rows), root if root in snapshot.group_index else "")
 
-    # What is told.
+    # What is reported.
 
     def _overdue(self, intent: Preemption, uid: Uid) -> None:
         row = self._state.pod(uid)
@@ -310,7 +311,7 @@ class SchedulingVictims:
         before, row = self._decided_on.get(victim.root.uid), self._state.pod(Uid(victim.root.uid))
         if before is None or row is None:
             return ""
-        # What the watch shows is read already; the rest of it nobody can change.
+        # What the watch shows is read already; the rest of it cannot change.
         spec = pod["spec"]
         fresh = spec.get("priority", row.priority), spec.get("nodeName", row.node)
         if before == _decisive(row) and fresh == (row.priority, row.node):

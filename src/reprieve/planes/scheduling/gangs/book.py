@@ -57,7 +57,7 @@ class GangBook:
         self._rows: dict[Uid, PodRow] = {}
         self._keys: dict[Uid, str] = {}  # of pending members, as the queue knows them
         self._held: dict[str, int] = {}  # groups that are held back, until when
-        self._open: dict[str, bool] = {}  # whether the gate lets a group pass
+        self._open: dict[str, bool] = {}  # whether the gate allows a group to pass
         self._groups: dict[str, tuple[Door, PodGroup]] = {}
 
     # Objects.
@@ -149,7 +149,7 @@ class GangBook:
         for door, group in list(self._groups.values()):
             self.apply_group(door, group)
 
-    # What the queue asks.
+    # What the queue queries.
 
     def key_of(self, row: PodRow) -> str:
         """Return the key of the pod's entry, empty when it is one of its own."""

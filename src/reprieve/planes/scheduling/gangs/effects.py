@@ -8,8 +8,8 @@
 | victims | nominations are kept and written, the victims deleted; those in Permit only rejected |
 | no way, even with victims | all nominations of the group are cleared |
 
-Who waits in Permit is known once those of this cycle do, so that what follows from a cycle that
-binds nobody is worked out then (`Park`). Nothing is done here: `carry_out` does it. Source:
+Which members wait in Permit is known once those of this cycle do, so that what follows from a cycle
+that binds no pod is worked out then (`Park`). Nothing is done here: `carry_out` does it. Source:
 specification of gang jobs, sections 5, 8 and 9; the design's "How data flows".
 """
 
@@ -76,7 +76,7 @@ __all__ = [
 class InPermit:
     """A member that waits in Permit for `node`, with a node counted for it.
 
-    `row`: as it came there. `now`: as it is, None where it is gone. `ours`: it can be queued again.
+    `row`: as it came there. `now`: as it is, None if deleted. `ours`: it can be queued again.
     """
 
     row: PodRow

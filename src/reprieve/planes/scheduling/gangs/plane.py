@@ -2,7 +2,7 @@
 
 Pods reach the book through the cluster's state, PodGroups and the ConfigMap through watches of
 their own. The arguments in force are those of the file with those of the ConfigMap on top; a change
-takes effect at once and is told in an event on the ConfigMap, a bad value too, and then nothing
+applies at once and is reported in an event on the ConfigMap, a bad value too, and then nothing
 changes. Source: specification of gang jobs; issue of gang jobs, "Configuration".
 """
 
@@ -58,7 +58,7 @@ class GangPlane:
         self._context = context
         self._state = state
         self._file = context.settings.coscheduling
-        self._rejected = ""  # the bad value that was told last
+        self._rejected = ""  # the bad value that was reported last
         self._read = asyncio.Event()
         self.settings: CoschedulingSettings = self._file
         self.audit = Audit()
@@ -90,7 +90,7 @@ class GangPlane:
             tasks.create_task(self.watches.run())
             tasks.create_task(self.statuses.run())
 
-    # What the state tells.
+    # What the state reports.
 
     def pod_seen(self, row: PodRow) -> None:
         """A member came or changed."""
@@ -106,7 +106,7 @@ class GangPlane:
         """Whether the pod waits in Permit, so that it is not in the queue."""
         return uid in self.book.parked
 
-    # What decisions ask and tell.
+    # What decisions query and report.
 
     def groups(self, units: Iterable[Unit]) -> dict[str, GangGroup]:
         """Return the gang groups of these units, by their key."""

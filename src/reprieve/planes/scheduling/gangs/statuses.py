@@ -1,7 +1,7 @@
 """The PodGroup status controller: phases and counters, written where the door keeps them.
 
-A PodGroup is looked at when it or one of its pods changes; each write brings the next look, so
-that a full gang goes through its phases within a few writes. Source: specification of gang jobs,
+A PodGroup is looked at when it or one of its pods changes; each write brings the next look, so that
+a full gang passes through its phases within a few writes. Source: specification of gang jobs,
 sections 2 and 11.
 """
 
@@ -52,7 +52,7 @@ class _Known:
 class GroupStatuses:
     """Keeps the statuses of all PodGroups. `pods` gives the pods of a gang.
 
-    `fault`: told of each fault of ours by which one was not written.
+    `fault`: called with each fault of ours by which one was not written.
     """
 
     def __init__(
