@@ -28,7 +28,7 @@ from reprieve.units.errors import UsageError
 
 __all__ = ["Diagnose", "Partial", "answer"]
 
-#: Asks who decides why a unit waits; None where they cannot state.
+#: Queries the plane that decides why a unit waits; None where it cannot state a reason.
 Diagnose = Callable[[Unit, Plane], Awaitable[Decided | None]]
 
 _RECORDS: Final = PREEMPTIONS.qualified
@@ -69,7 +69,7 @@ async def answer(
     """Return what became of the object. `partial`: shows what is known before the planes decide.
 
     Raises:
-        UsageError: it never existed as far as anybody knows, or the caller may not read it.
+        UsageError: no record shows that it ever existed, or the caller may not read it.
         ApiError: the API server does not answer.
     """
     reading = Reading(source)

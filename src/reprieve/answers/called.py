@@ -1,7 +1,7 @@
 """Who is meant by a Workload or a GpuWorkload: people know the job that it stands for.
 
-A record names the object that bears the mark. Where that is still there, and the caller may read
-it, it states whose it is; else it is told by its own name.
+A record names the object that bears the mark. Where that object still exists, and the caller may
+read it, it states its owner; else the record's own name for it is used.
 """
 
 from __future__ import annotations

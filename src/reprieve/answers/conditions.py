@@ -1,9 +1,9 @@
 """Why a unit waits, by what its objects state: conditions, phases and counts.
 
-Used where nobody can be asked who decides: from a list of the closed reasons that one is taken
-which the texts of the deciding systems stand for. What no text stands for has no reason, and is
-told as it is written. Sources: specification of the quota plane, sections 8.4 and 9; specification,
-sections 16 and 21, for the texts of filters.
+Used where the plane that decides cannot be queried: of the closed list of reasons, the one is
+chosen that the texts of the deciding systems stand for. A text that stands for none of them has no
+reason, and is reported verbatim. Sources: specification of the quota plane, sections 8.4 and 9;
+specification, sections 16 and 21, for the texts of filters.
 """
 
 from __future__ import annotations

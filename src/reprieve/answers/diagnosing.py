@@ -1,6 +1,6 @@
 """Queries the planes why a unit waits: they decide on a copy of the cluster, in virtual time.
 
-Nothing is submitted. What would be admitted or placed if no one changed anything is told as such:
+Nothing is submitted. What would be admitted or placed without further changes is reported as such:
 then only the next decision, or the end of those that are preempted, keeps it waiting.
 """
 

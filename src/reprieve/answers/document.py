@@ -27,7 +27,7 @@ __all__ = [
     "schema",
 ]
 
-#: Of the document; a field that means something else, or goes, makes another one.
+#: Of the document; a field whose meaning changes, or that is removed, makes another version.
 VERSION = 1
 
 
@@ -119,8 +119,8 @@ class Displaced(_Struct, frozen=True):
     `lost_device_seconds`: since the last checkpoint or the start; `times`: how often this line of
     work was displaced within `window`; `spared_by`: what would have spared it; `back_at`: when it
     ran again. `record`: the Preemption, the last one of its demand, `plan`: its plan's id.
-    `saves_until`: when it goes at the latest, where it was told and may save until then; `saved` of
-    the `asked` pods have.
+    `saves_until`: when the victim is evicted at the latest, where it was notified and may save
+    until then; `saved` of the `asked` pods have saved.
     `stages`: the planes that see the demand through, in order, where several decide.
     """
 

@@ -27,7 +27,7 @@ class Findings:
     """What was found out about a unit.
 
     Attributes:
-        decided: why it waits, by whoever decides; None where only its objects were asked.
+        decided: why it waits, by the plane that decides; None where only its objects were read.
         displaced: how it was preempted, the newest first; `others`: who was preempted for it,
         likewise.
         limits: what the caller may not see.

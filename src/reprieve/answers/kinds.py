@@ -1,8 +1,8 @@
 """The kinds that people query, by the names under which kubectl knows them.
 
 `pod`, every kind of the table of jobs, pod groups of all their APIs, Workloads, GpuWorkloads and
-records of preemptions. A kind may be served in one of several versions or groups: they are asked
-for in the order in which they stand here.
+records of preemptions. A kind may be served in one of several versions or groups: they are
+requested in the order in which they stand here.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _SHORT: Final[Mapping[str, str]] = MappingProxyType(
         "lws": "leaderworkersets",
     }
 )
-#: Kinds between a pod and those of the table; they are asked about as seldom as they are named.
+#: Kinds between a pod and those of the table; they are queried only where they are named.
 BETWEEN: Final = (
     Resource("apps", "v1", "replicasets", "ReplicaSet"),
     Resource("apps", "v1", "daemonsets", "DaemonSet"),

@@ -1,6 +1,6 @@
 """Four parts of an answer as text: verdict, evidence, next, how sure.
 
-Columns are aligned, long texts are wrapped below themselves, and what is told fits `MOST_LINES`
+Columns are aligned, long texts are wrapped below themselves, and the text fits `MOST_LINES`
 lines unless everything is wanted: the longest row of evidence is cut first. Colours only where the
 caller states it. Nothing in a text may steer the terminal: what cannot be printed is replaced.
 """

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _DAY: Final = 24 * HOUR
-_SHORT: Final = 360  # device seconds; from here on they are told in hours
+_SHORT: Final = 360  # device seconds; from here on they are reported in hours
 _BYTES: Final = ("memory", "ephemeral-storage")
 _BINARY: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _FIRST: Final = ("cpu", "memory")  # stand last: what is scarce is named first

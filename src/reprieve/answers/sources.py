@@ -1,6 +1,6 @@
 """Where answers are read from: an API server with the caller's rights, or objects in memory.
 
-A `Reading` asks one of them for one answer: it keeps what was read, so that nothing is asked twice,
+A `Reading` queries one of them for one answer: it keeps what was read, so nothing is read twice,
 and notes what the caller may not read, which is stated before the answer.
 """
 

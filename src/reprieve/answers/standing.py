@@ -1,13 +1,13 @@
 """How a unit stands now: running, waiting, on its way out, stopped, finished, or not known.
 
-The first that holds is told:
+The first state that holds is reported:
 
 1. finished: the job states it, its Workload, or all of its pods are over
 2. waits: its Workload has no quota or is not admitted, or pods of it have no node
 3. leaves: it is being deleted, or pods of it are
 4. starts: pods of it have a node and do not run yet
 5. runs
-6. stopped: it has no pods and wants none, or somebody else holds it
+6. stopped: it has no pods and wants none, or another controller holds it
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Standing:
         reported: why it waits, by what its objects state.
         waiting: the pods without a node.
         nodes: where its pods are.
-        remedy: what lets a stopped one run, or one that lacks pods have them.
+        remedy: what makes a stopped one run, or gives pods to one that lacks them.
         refused: why it has fewer pods than it wants, where the API server refuses them.
     """
 

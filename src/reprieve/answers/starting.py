@@ -55,7 +55,7 @@ async def estimate_of(
 ) -> Estimate:
     """Return when a unit starts at the latest, or why there is no estimate.
 
-    `client` reads what turns out to be missing, where anybody can; `over` states that there is no
+    `client` reads what turns out to be missing, None without one; `over` states that there is no
     time to decide about the cluster again.
     """
 

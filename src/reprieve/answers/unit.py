@@ -1,7 +1,7 @@
 """What a queried object belongs to: owners, pods, group, Workload, GpuWorkload.
 
-The walk goes up the controllers' ownerReferences to the root, at most ten objects, and down again
-to the pods. Who asks about a pod of a group is told of the group, as its members start together.
+The walk follows the controllers' ownerReferences up to the root, at most ten objects, and down to
+the pods. A query about a pod of a group is answered for the group: its members start together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Unit:
     """One object with what belongs to it.
 
     Attributes:
-        asked: the object.
+        asked: the queried object.
         owners: above it, the nearest first.
         pods: its pods; of a member of a group, the pods of the group.
         group_name: of the group that its pods name, empty without one.

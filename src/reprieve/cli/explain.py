@@ -1,9 +1,9 @@
 """`reprieve explain`: why work waits, why it was evicted, what was preempted for it, what helps.
 
-`KIND/NAME` asks about an object, with the rights of the caller. The name of a record, with or
-without `preemption/`, asks about one preemption: its story is told, and its decision made again.
+`KIND/NAME` queries an object, with the rights of the caller. The name of a record, with or without
+`preemption/`, queries one preemption: its story is reported, and its decision made again.
 Exit code 0: answered. 1: a decision made again is not the recorded one, or cannot be made again.
-2: what was asked cannot be answered; one line states why.
+2: the query cannot be answered; one line states why.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`reprieve explain` of one preemption: its story, and its decision made again.
 
-A module of its own: who asks about anything else does without the records' own imports.
+A module of its own: other queries do not need the records' imports.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _asked(workload: str | None) -> tuple[str, str] | None:
 
 
 def _say(line: str) -> None:
-    # A record may be anybody's file: nothing in it may steer the terminal.
+    # A record may be any user's file: nothing in it may steer the terminal.
     click.echo(
         "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
     )

@@ -3,7 +3,7 @@
 The cluster is read with the caller's rights, the manifests are created in a dry run, and the planes
 of the operator decide in this process about a copy of what was read. Exit code 0: there is an
 answer; with `--detailed-exitcode` 0 starts, 10 starts and others are preempted, 20 waits, 30 never
-fits, 2 could not be answered. With `--check` 1 says that others would be evicted and nothing of it
+fits, 2 could not be answered. With `--check` 1 means that others would be evicted and nothing of it
 start.
 """
 

@@ -1,7 +1,7 @@
 """`reprieve shadow --policy FILE`: recorded preemptions decided again under a candidate policy.
 
 Records are read with the caller's rights, from a cluster or a file; nothing is written. Exit code
-0: answered. 1: there are records, and none of them can be decided again. 2: what was asked cannot
+0: answered. 1: there are records, and none of them can be decided again. 2: the query cannot
 be answered; one line states why.
 """
 

@@ -231,7 +231,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    _end_no_more()  # whoever is told to end is not told again while it does
+    _end_no_more()  # a process that is already ending receives no second signal to end
     raise KeyboardInterrupt
 
 

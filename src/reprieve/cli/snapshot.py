@@ -76,7 +76,7 @@ def snapshot(
 
 
 def read_snapshot(filename: str, where: str | None = None) -> Snapshot:
-    """Return the snapshot of a file; - is standard input. `where` it was named, --from unless said.
+    """Return the snapshot of a file; - is standard input. `where`: the option that named it.
 
     Raises:
         UsageError: it cannot be read, is damaged or of another version.

@@ -4,7 +4,7 @@ Without more it is the demo: four teams on 12 nodes, until Ctrl-C, with a line f
 happens. The first line that is printed is the `export KUBECONFIG=...` of the cluster, the second
 one the address of its web page. Of a scenario there is a live view in a terminal; otherwise, or
 with `--headless`, one line per transition. The operator and the page run as child processes, the
-operator as it does in production. `--for` ends after that time, and the exit code tells whether
+operator as it does in production. `--for` ends after that time, and the exit code states whether
 the scenario's assertions held; without it the cluster stays until Ctrl-C.
 """
 
@@ -225,7 +225,7 @@ async def _up(options: UpOptions) -> int:
     except InvalidFaults as error:
         raise UsageError(f"--faults: {error}") from None
     if options.demo is None and options.scenario is None and options.data is not None:
-        # What people left there is taken up as it is; the tour would trip over it.
+        # Objects that users left there stay as they are; the tour would conflict with them.
         scenario = msgspec.structs.replace(scenario, steps=())
     relax_collector()
     stop = asyncio.Event()

@@ -47,7 +47,7 @@ class Cluster:
         """Return a cluster that holds these objects, in YAML or JSON, one after the other.
 
         `at`: the present, with a time zone. `namespace`: of objects that name none. An object that
-        states none gets a uid, and is an hour old; statuses are taken as they stand.
+        states none gets a uid, and is an hour old; statuses are used as they stand.
 
         Raises:
             UsageError: the text is no manifest, or has a kind that no plane decides about.

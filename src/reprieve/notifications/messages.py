@@ -1,10 +1,10 @@
 """What a notification states: the body for Slack, or a CloudEvent, made from a Disruption alone.
 
-A Disruption says nothing of other namespaces, and so does the message. `reprieve.dev/notify-format`
+A Disruption states nothing of other namespaces, nor does the message. `reprieve.dev/notify-format`
 chooses; without it a URL of `hooks.slack.com` gets the body for Slack, which Mattermost and others
 read, too, and any other a CloudEvent 1.0 in structured mode. Signed by the rules of Standard
-Webhooks: `webhook-id` names the Disruption, so that a receiver that was told twice (an answer that
-was lost) can tell, and `webhook-signature` is an HMAC-SHA256 over id, timestamp and body.
+Webhooks: `webhook-id` names the Disruption, so that a receiver can recognize a repeated message (an
+answer that was lost), and `webhook-signature` is an HMAC-SHA256 over id, timestamp and body.
 """
 
 from __future__ import annotations

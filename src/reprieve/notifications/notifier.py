@@ -1,15 +1,16 @@
 """Sends one message for each displaced unit to the webhook of its namespace, without waiting.
 
-1. Whoever wrote a Disruption offers it (`offer`); only one process writes each, once. What waits in
+1. The writer of a Disruption offers it (`offer`); only one process writes each, once. What waits in
    a process that ends is not sent: at most one message, never two by two processes.
 2. The namespace's annotations `reprieve.dev/notify` (a URL) and `reprieve.dev/notify-format` state
-   where to and in which shape. Without the first nobody is told.
+   where to and in which shape. Without the first no message is sent.
 3. No answer within 10 s, a broken connection, 429 and 5xx are tried again, five times in all, after
    1, 4, 16 and 60 s or what `Retry-After` states up to a minute. All else, redirects too, is final.
 4. Bounded: 100 messages wait for a namespace, 1,000 in all; what comes beyond them is dropped and
    counted. One message of a namespace is under way at a time, eight in all, so that a webhook that
    hangs costs its own namespace alone.
-5. A URL that is not allowed is told by an event on the Disruption, and counted; nothing is sent.
+5. A URL that is not allowed is reported by an event on the Disruption, and counted; nothing is
+   sent.
 
 Source: docs/disruptions/operators.md, "Notification by a webhook".
 """

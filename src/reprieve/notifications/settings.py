@@ -1,6 +1,6 @@
 """Where notifications may be sent: allowed hosts, and no address inside by accident.
 
-A namespace names the URL, whoever runs the operator the hosts (`--notify`):
+A namespace names the URL, the administrator of the operator the hosts (`--notify`):
 
 1. `hooks.example.com` allows https on port 443, `hooks.example.com:8443` http and https on that
    port, `*.example.com` (and `*.example.com:8443`) every host below a domain.
@@ -11,8 +11,8 @@ A namespace names the URL, whoever runs the operator the hosts (`--notify`):
    gains nothing.
 4. Redirects are not followed (`notifier`).
 
-Else whoever may annotate a namespace would have the operator call services of the cluster, or the
-metadata address of its machine.
+Otherwise any user who may annotate a namespace could have the operator call services of the
+cluster, or the metadata address of its machine.
 """
 
 from __future__ import annotations

@@ -25,4 +25,4 @@ async def create_or_update(objects: KubeObjects, manifest: dict[str, Any]) -> No
         try:
             await objects.update(resource, {**there, **changed})
         except (Changed, Gone):
-            return  # somebody else was first: it is written again when it matters
+            return  # another writer was first: it is written again when it matters

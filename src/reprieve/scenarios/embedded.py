@@ -66,14 +66,14 @@ async def embedded_stage(
 ) -> AsyncIterator[EmbeddedStage]:
     """Start everything but the operator, with the CRDs and the operator's namespace in place.
 
-    `directory` takes the kubeconfig files, but people's where `kubeconfig` names another place;
-    `port` 0 is any free one; `data` None keeps the cluster in memory. With `rbac` the operator has
-    the rights of `operator_roles`, roles and their bindings, and every right without them.
-    `feature_gates` of the server that differ from its defaults, and `strict_disruption_mode` and
-    `hosts` as it takes them.
+    `directory` holds the kubeconfig files, but the users' one where `kubeconfig` names another
+    path; `port` 0 is any free one; `data` None keeps the cluster in memory. With `rbac` the
+    operator has the rights of `operator_roles`, roles and their bindings, and every right without
+    them. `feature_gates` of the server that differ from its defaults, and `strict_disruption_mode`
+    and `hosts` as the server accepts them.
 
     Raises:
-        OSError: the port is taken, or a file cannot be written.
+        OSError: the port is in use, or a file cannot be written.
     """
     clock = clock or SystemClock()
     cluster = EmbeddedCluster(

@@ -1,7 +1,8 @@
 """What a scenario sees of a cluster: its objects and every phase that a GpuWorkload had.
 
-Fed by watches, asked by steps and by the live view. A phase that comes and goes between two looks
-still stands in `transitions`; waits end at the change that fulfils them, not at the next poll.
+Fed by watches, queried by steps and by the live view. A phase that starts and ends between two
+looks still stands in `transitions`; waits end at the change that fulfils them, not at the next
+poll.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Observer:
     async def until(self, condition: Callable[[], Answer | None], seconds: float) -> Answer | None:
         """Return the first answer of `condition` that is not None; None after that time.
 
-        The condition is asked at once and after every change that is seen.
+        The condition is evaluated at once and after every change that is seen.
         """
         deadline = asyncio.ensure_future(self._clock.sleep(round(seconds * SECOND)))
         try:

@@ -1,9 +1,9 @@
 """Operator processes: `reprieve run` as its own process that knows a kubeconfig and variables.
 
-Whoever plays a scenario starts, stops and restarts replicas as a cluster would start pods: with
+The player of a scenario starts, stops and restarts replicas as a cluster would start pods: with
 an environment that holds only what the scenario gives, and SIGTERM before SIGKILL. The output of
-all replicas goes to one log, which is kept in memory up to a bound and can be followed. A replica
-that ends by itself is replaced as long as another one runs. None outlives whoever plays.
+all replicas is written to one log, which is kept in memory up to a bound and can be followed. A
+replica that ends by itself is replaced as long as another one runs. None outlives the player.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class OperatorProcesses:
         self._log: deque[str] = deque(maxlen=log_lines)
         # All and only processes that were started and not stopped, with the reader of each.
         self._running: list[tuple[asyncio.subprocess.Process, asyncio.Task[None]]] = []
-        # Process id and exit code of those that ended without having been asked to.
+        # Process id and exit code of those that ended without a request to end.
         self._ended: list[tuple[int, int]] = []
         self._end = asyncio.Event()
         self._spoke = asyncio.Event()

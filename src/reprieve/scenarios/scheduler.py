@@ -1,6 +1,6 @@
 """The scheduler of a stage whose operator is not one: our scheduling plane, in this process.
 
-It takes the place of a kube-scheduler for the pods of `default-scheduler`, and knows no lease, as
+It replaces a kube-scheduler for the pods of `default-scheduler`, and knows no lease, as
 no other process schedules there.
 """
 

@@ -1,7 +1,7 @@
 """Makes a stage out of an API server without controllers: kinds, machines, exporter, observer.
 
-The API server is the embedded one, or a real one that a kubeconfig leads to and that nobody else
-uses: CRDs, nodes and namespaces are created in it and stay.
+The API server is the embedded one, or a real one that a kubeconfig leads to and that no other
+client uses: CRDs, nodes and namespaces are created in it and stay.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Staging(TypedDict, total=False):
     Attributes:
         operator_arguments: flags of the operators that are started.
         operator_module: what they run; the product unless a test plays around it.
-        on_operator_line: told of each line of their logs.
+        on_operator_line: called with each line of their logs.
         machines_without: machines that are not to run, as real controllers do their work.
         scheduler: off: the operator is the one that schedules.
         kueue: its kinds are there too.
-        kubelet_times: how long pods take to start and to end.
+        kubelet_times: how long pods need to start and to end.
     """
 
     operator_arguments: Sequence[str]

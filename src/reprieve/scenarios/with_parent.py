@@ -2,9 +2,9 @@
 
     python -m reprieve.scenarios.with_parent PARENT MODULE ARGUMENTS...
 
-A replica that outlived its player would continue against a cluster that is gone, for as long as the
-machine runs: a player that is killed can stop nobody. On Linux the kernel kills the process when
-the thread that started it ends, and goes on to do so when the process executes itself anew; it does
+A replica that outlived its player would continue against a cluster that no longer exists, for as
+long as the machine runs: a player that is killed cannot stop it. On Linux the kernel kills the
+process when the thread that started it ends, also after the process executes itself anew; it does
 not when another kernel runs it. SIGKILL, since a replica may stand still or be stopped by a signal.
 """
 

@@ -1,6 +1,6 @@
 """A recorded input decided by the engine: the plan for the record's own preemptor, or why none.
 
-What a victim would have lost is told from the input, for whoever it is: the device-seconds since
+What any victim would have lost is computed from the input: the device-seconds since
 its last checkpoint, or since it began (`engine.lost_work`). Inputs of the quota plane know when
 quota was reserved, those of the idle plane no checkpoints.
 """
@@ -113,7 +113,7 @@ def idle_again(spec: PreemptionSpec, decided_on: DecisionInput) -> Again:
 
 
 def _plan_for(spec: PreemptionSpec, evaluation: Evaluation) -> tuple[Plan | None, str]:
-    if spec.preemptor is None:  # policy Always: they go for no work
+    if spec.preemptor is None:  # policy Always: they are evicted for no work
         recorded = {victim.subject.uid for victim in spec.victims}
         for plan in evaluation.plans:
             taken = {str(victim.subject.uid) for victim in plan.victims}

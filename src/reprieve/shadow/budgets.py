@@ -1,8 +1,8 @@
 """What harm budgets would have delayed of the preemptions that are recorded: for whom, how long.
 
-Plans are folded in the order in which they were decided. One that the budgets refuse is asked about
-again at the instant that they say, until it fits, and counts from then on. A ClusterQueue that
-takes back its nominal quota is refused for no longer than the budgets state. No other victims are
+Plans are folded in the order in which they were decided. One that the budgets refuse is evaluated
+again at the instant that they state, until it fits, and counts from then on. A ClusterQueue that
+reclaims its nominal quota is refused for no longer than the budgets state. No other victims are
 looked for, so that a wait is the longest there would have been.
 
 Sides are known as records state them: by tenant and lineage, by priority and ClusterQueue where the
@@ -60,7 +60,7 @@ def delayed(
     accounts.labels = labels
     accounts.adopt({each.name: each for each in budgets})
     plans = [harms for each in records if (harms := _harms(each))]
-    # (when it is asked about, its number, who refused it so far)
+    # (when it is evaluated, its number, who refused it so far)
     waiting = [(harms[0].at, number) for number, harms in enumerate(plans)]
     heapq.heapify(waiting)
     refused: dict[int, set[str]] = {}

@@ -32,7 +32,7 @@ __all__ = ["ChosenVictim", "Comparison", "Verdict", "compared"]
 class Verdict(StrEnum):
     """How a decision of the candidate compares to the recorded one."""
 
-    SAME = "Same"  # the same victims, of a sample of the decision log nobody
+    SAME = "Same"  # the same victims; for a sample of the decision log no victims
     OTHER = "OtherVictims"
     NOBODY = "NoVictims"  # the candidate displaces no work for this preemptor
     OMITTED = "InputOmitted"  # the record states that its input was left out

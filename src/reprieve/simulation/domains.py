@@ -5,9 +5,10 @@
 
 Node after node fills the domains of a level, so that the last one may be smaller; a wider level is
 made of whole domains of the narrower one. A job that requires a level waits until one domain has
-room for all of its pods; one that prefers it goes up level by level, and anywhere at last. Where
-the trace says nothing of it (columns `required` and `preferred`), the section `topology` draws who
-asks: `share` of the jobs with at least `devices`, of more than one node unless that is given.
+capacity for all of its pods; one that prefers it tries level by level upwards, and anywhere at
+last. Where the trace does not state a level (columns `required` and `preferred`), the section
+`topology` draws which jobs request one: `share` of the jobs with at least `devices`, of more than
+one node unless that is given.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
       batch-day: {limits: {displacements: 2}, window: 24h}
 
 A tenant is a namespace with the label `kubernetes.io/metadata.name`, and a ClusterQueue of its
-name. A replay begins on Thursday 1970-01-01, 0:00 UTC, which is what schedules go by.
+name. A replay begins on Thursday 1970-01-01, 0:00 UTC, to which schedules refer.
 """
 
 from __future__ import annotations

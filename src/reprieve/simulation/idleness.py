@@ -1,10 +1,10 @@
 """Jobs that hold devices without using them: when, for how long, and what of it is work.
 
-Of a job's progress, which goes from 0 to its duration, one stretch may be idle: it holds its
+Of a job's progress, which runs from 0 to its duration, one stretch may be idle: it holds its
 devices and uses none of them. `Job.idle_from` is where it begins; it continues to the job's end, or
-for `idle_for`, after which the job uses its devices again. A restart that goes before is no
+for `idle_for`, after which the job uses its devices again. A restart that precedes it is no
 idleness. Where a trace does not state it, a study may draw it (`Idleness`): which share of the jobs
-goes idle, between which shares of their durations, and how many of them are used again.
+is idle, between which shares of their durations, and how many of them are used again.
 
 Progress counts on while a job is idle, as its time on the devices does: displaced by others it
 comes back as it was at its last save, and is idle for the rest. Only what was busy can be undone.
@@ -35,7 +35,7 @@ __all__ = [
 class Idleness:
     """What is drawn for jobs of a trace that does not state when they are idle.
 
-    `share` of them goes idle, at a moment between the shares `after` of its duration. Of these
+    `share` of them become idle, at a moment between the shares `after` of its duration. Of these
     `again` are used again, after an even part of what is left. `utilization` is what the devices of
     an idle job show, in percent.
     """
@@ -48,7 +48,7 @@ class Idleness:
     def drawn(self, job: Job, random: Random) -> Job:
         """Return the job with its idleness; as much is drawn for each, so that none shifts others.
 
-        What the trace says of a job stays.
+        What the trace states of a job stays.
         """
         idle, at, back, part = (random.random() for _ in range(4))
         if job.idle_from is not None or idle >= self.share:

@@ -2,7 +2,7 @@
 
 Alibaba's node lists of cluster-trace-gpu-v2023 (`openb_node_list_*.csv`) have `sn` and `gpu`. Nodes
 without devices are left out. The replay has nodes that are all alike: where those are not, they are
-taken apart into ones of the largest size that fits into all of them a whole number of times. Quotas
+split into nodes of the largest size that fits into all of them a whole number of times. Quotas
 count devices alone, so that this changes nothing but the pods that a job is stated to have.
 """
 
@@ -19,7 +19,7 @@ from reprieve.units.errors import UsageError
 
 __all__ = ["DevicesOfNodes", "alike", "read_node_list"]
 
-#: Takes a file, and returns the devices of each node.
+#: Reads a file, and returns the devices of each node.
 DevicesOfNodes = Callable[[Path], Sequence[int]]
 
 

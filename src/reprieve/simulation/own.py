@@ -10,9 +10,9 @@
 
 `admit` is shown the job that waits longest of each tenant, priority and width, and returns those
 that are to be considered, in that order. `order` is shown the running jobs when one of them does
-not fit, and returns those that may be preempted for it, in the order in which they are taken. The
+not fit, and returns those that may be preempted for it, in the order in which they are chosen. The
 rest is not up to it (`own_decider`): no work is displaced unless the preemptor fits afterwards,
-everybody who is not needed is reprieved, and the capacity that comes free is the preemptor's.
+every job that is not needed is reprieved, and the capacity that comes free is the preemptor's.
 
 A study names it as `own: FILE.py:CLASS`, beside the study file, or by the name of an entry point
 `reprieve.policies` of an installed package.

@@ -16,7 +16,7 @@
       harmBudgets: {NAME: {...}}     # specs of HarmBudgets, see `harm_budgets`
       own: FILE.py:CLASS             # in place of all others: a policy of one's own, see `own`
 
-Without `preemption`, a queue preempts its own work of lower priority and takes back from any work
+Without `preemption`, a queue preempts its own work of lower priority and reclaims from any work
 what it lent; with `Never` no work is preempted on nodes either. What the section `quota` decides is
 read by the operator's own reader (`settings.quota`); what concerns a running operator alone is
 refused, since it would change nothing here.
@@ -85,7 +85,7 @@ QUOTA: Final = str(Plane.QUOTA)
 SCHEDULING: Final = str(Plane.SCHEDULING)
 #: Keys of a policy that the scheduling plane has a use for where it decides alone.
 _OF_SCHEDULING: Final = ("planes", "preemption", "scheduling", HARM_BUDGETS)
-#: In which order planes are told, and which of them can decide together.
+#: In which order planes are named, and which of them can decide together.
 _TOGETHER: Final = (
     (QUOTA,),
     (SCHEDULING,),
@@ -106,10 +106,10 @@ class PolicySpec:
 
     `planes` are those that decide. `places` states that it sets up the scheduling plane, which
     decides by `placing` and displaces no work without `preempts`. `notice` is what victims are
-    granted, `delay` how many nanoseconds a job waits before it preempts. `pods_ready` says how long
-    a job with quota may wait for nodes, None for ever. `idle` sets up the idle plane. `own` names a
-    policy of one's own and the folder that its file is in, None without. `place` is where the study
-    states it: file, line and key.
+    granted, `delay` how many nanoseconds a job waits before it preempts. `pods_ready` states how
+    long a job with quota may wait for nodes, None for ever. `idle` sets up the idle plane. `own`
+    names a policy of one's own and the folder that its file is in, None without. `place` is where
+    the study states it: file, line and key.
     """
 
     name: str

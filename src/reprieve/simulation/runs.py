@@ -1,8 +1,8 @@
 """The runs of a study: each trace, seed and load under each policy, on its own.
 
 Runs are independent of each other, so they are spread over processes; what comes out does not
-depend on how many. A run that fails is told with its reason, and the others go on. Interrupted, the
-study has the runs that were over by then.
+depend on how many. A run that fails is reported with its reason, and the others continue.
+Interrupted, the study has the runs that were over by then.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DAY: Final = 24 * HOUR
 _NO_COSTS: Final = TenantCosts()
 _LOOK: Final = 0.5  # seconds between two looks at what the processes did
 
-#: Told the runs that are over, of how many, the last of them, and how far others are.
+#: Called with the runs that are over, of how many, the last of them, and how far others are.
 Progress = Callable[[int, int, "Outcome | Failed | None", "Underway"], None]
 
 
@@ -133,7 +133,7 @@ def carried_out(
         runs: which of them.
         workers: processes; with one everything happens in this one.
         folder: where the decisions are written, a file for each run.
-        progress: told now and then, also while nothing ends.
+        progress: called now and then, also while nothing ends.
     """
     if workers == 1:
         for over, run in enumerate(runs):
@@ -150,7 +150,7 @@ def carried_out(
     executor = ProcessPoolExecutor(workers, context, _belong_to_the_first)
     try:
         left = {executor.submit(carry_out, study, run, folder): run for run in runs}
-        # Not `concurrent.futures.wait`: it takes the locks of all of them, and an interrupt that
+        # Not `concurrent.futures.wait`: it acquires the locks of all of them, and an interrupt that
         # comes meanwhile leaves some locked, for which the pool's thread then waits for ever.
         done: SimpleQueue[Future[Outcome | Failed]] = SimpleQueue()
         for future in left:

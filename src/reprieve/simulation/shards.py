@@ -3,7 +3,7 @@
 Shard I of N (counted from 0, as an Indexed Job counts its pods) has every N-th run from the I-th
 on, so that traces, loads and policies are spread over all. A shard leaves in its folder
 
-    shard-I-of-N.jsonl         a line that says of which study, then one for each of its runs
+    shard-I-of-N.jsonl         a line that names the study, then one for each of its runs
     decisions-NNNNNN.jsonl     what was decided in run NNNNNN
 
 and the first of them last, under its name only when it is whole: a shard that was killed has left

@@ -31,7 +31,7 @@ def decision_lines(replay: Replay, run: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line of JSON for every decision; `run` states which replay it is of.
 
     Where several planes decide, preemptions for one demand, which is a job from when it waits to
-    when it starts, are told as one: the planes so far in order, and its place in a chain.
+    when it starts, are reported as one: the planes so far in order, and its place in a chain.
     """
     demands = _Demands()
     for decision in replay.decisions:

@@ -5,7 +5,7 @@
     workload: {trace: csv, path: traces/, load: [0.8, 1.0], seeds: [0, 1], only: [NAME]}
     tenants: {count: 8, zipf: 1.1, priorities: {0: 0.6, 100: 0.3, 1000: 0.1}}
     work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s, evict: 30s,
-           notice: {time: 5m, share: 0.6}}    # which jobs ask to be told, see `notified_jobs`
+           notice: {time: 5m, share: 0.6}}    # which jobs request notice, see `notified_jobs`
     idleness: {share: 0.3, after: [0.2, 0.9], again: 0.25, utilization: 0}    # see `idleness`
     topology: {required: rack, share: 0.5}    # which jobs request a domain, see `domains`
     policies: {NAME: {...}}                   # see `policy`; the others are compared to the first

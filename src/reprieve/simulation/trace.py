@@ -3,7 +3,7 @@
 Times are nanoseconds since the first arrival of the trace. `duration` is what the job needs on all
 of its devices without being displaced. What a trace does not state is None or empty, and a study
 assigns it by seeded rules. Lines that cannot be read are kept with the reason, so that they are
-counted and told.
+counted and reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Job", "Malformed", "Trace", "device_time", "widest", "window"]
 class Job:
     """One job; `id` is unique in its trace. Times in nanoseconds.
 
-    `notice`: for how long it wants to be told before it is preempted, 0 for not at all.
+    `notice`: the notice that it requests before it is preempted, 0 for none.
     `idle_from` is the progress after which it stays on its devices without using them, None if it
     never does; `idle_for` for how long, None to its end. `required` and `preferred`: the level of
     domains of which it needs one, or would rather have one, to itself or shared with others.

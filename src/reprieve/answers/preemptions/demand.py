@@ -1,6 +1,6 @@
 """The one line about a demand where several planes decide: its owner, what it lacks, its victims.
 
-The owner is what the planes' own table says of the run that decided anew; stages and victims are
+The owner is what the planes' own table states in the run that decided anew; stages and victims are
 those of the records, of which all of one demand are one.
 """
 

@@ -44,7 +44,7 @@ __all__ = [
     "stands_for",
 ]
 
-#: The outcome of who has not gone yet.
+#: The outcome of a victim that has not ended yet.
 LEAVING: Final = "leaving"
 #: What controllers append to a name, by the letters that Kubernetes makes names of.
 _GENERATED: Final = Form(
@@ -157,7 +157,7 @@ def _former(record: Preemption, known: Mapping[str, Preemption]) -> Iterator[Pre
 
 def _as_preemptor(stages: Sequence[Preemption], names: Mapping[str, str]) -> Displaced:
     record = stages[-1]
-    # Two records may name one victim, which went once.
+    # Two records may name one victim, which was evicted once.
     victims = list({v.root.uid: v for each in stages for v in each.spec.victims}.values())
     # What is open is not over because an earlier stage is.
     reported = stages[-1:] if record.status.phase.open else stages

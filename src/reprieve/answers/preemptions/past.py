@@ -2,8 +2,8 @@
 
 A log knows units by plane: a Workload, a pod or its group, a GpuWorkload. A job is found by the
 names that these get from it: of the Workload by the rule of its name, of pods by their beginning.
-Where the decision at that time was sampled it is made again, and says so; else the last reason that
-was written before stands. Source: specification of explain, "decision log".
+Where the decision at that time was sampled it is made again, and the answer states so; else the
+last reason that was written before stands. Source: specification of explain, "decision log".
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def _spec_again(spec: PreemptionSpec, plan: Plan, now: Nanos) -> PreemptionSpec:
         decision_input=spec.input,
         beside=beside_of(spec.input),
     )
-    # Nor is what it costs whom, or who is told before, which is added when the plan is written.
+    # Nor does it have costs, lineages and notices, which are added when the plan is written.
     added = {
         each.root.uid: (each.lineage, each.lost_device_seconds, each.notice)
         for each in spec.victims

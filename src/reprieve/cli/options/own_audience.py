@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["api_audience"]
 
-#: What an API server takes that was started without `--api-audiences`, in most clusters.
+#: What an API server without `--api-audiences` accepts, in most clusters.
 _USUAL: Final = "https://kubernetes.default.svc.cluster.local"
 _BEARER: Final = "Bearer "
 

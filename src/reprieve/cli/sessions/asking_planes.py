@@ -1,7 +1,7 @@
 """Has the planes decide why a unit waits, on a copy of a cluster or of a stored snapshot.
 
-A module of its own: who asks why something went, or what nobody decides about, does not wait until
-all planes are imported, which takes as long as their answer.
+A module of its own: importing all planes needs as long as their answer. A query about why an object
+was evicted, or about an object that no plane decides about, does not wait for that.
 """
 
 from __future__ import annotations

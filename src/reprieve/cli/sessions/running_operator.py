@@ -1,7 +1,7 @@
 """How the operator of a cluster is set, read from its Deployment and ConfigMaps.
 
-Whoever may read them gets the planes and settings that decide there, so that nothing needs to be
-said again; whoever may not says it with the flags of `reprieve run`. Its Deployment is the one with
+A caller who may read them gets the planes and settings that decide there, and need not repeat them;
+one who may not specifies them by the flags of `reprieve run`. Its Deployment is the one with
 the chart's label whose container runs `reprieve run`; an operator that runs as a process
 has its settings in a ConfigMap (`published_settings`).
 """

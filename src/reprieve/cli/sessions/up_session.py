@@ -363,7 +363,7 @@ class UpSession:
             return
         if self._options.demo is not None and not _TROUBLE.search(line):
             return  # its terminal is kept calm
-        if not _TRANSITION.search(line):  # told on standard output already
+        if not _TRANSITION.search(line):  # reported on standard output already
             self._say(f"operator: {line}", error=True)
 
     def _note_step(self, step: StepResult) -> None:

@@ -1,8 +1,8 @@
 """Files that are written whole or not at all: whatever fails, former ones stay as they were.
 
-All of a set are written beside their places first, and only then put there, each in one step. What
-is no file of its own, such as a pipe or a device, is written to directly, and first, so that what
-fails there leaves the others alone.
+All of a set are written beside their places first, and only then moved there, each in one step.
+What is no file of its own, such as a pipe or a device, is written to directly, and first, so that
+what fails there leaves the others alone.
 """
 
 from __future__ import annotations

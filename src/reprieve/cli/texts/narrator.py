@@ -1,7 +1,7 @@
 """Reports what is in progress in the demo, a line at a time, and breaks a silence.
 
-What happens is said with its time. When nothing was said for five seconds, a line says how much is
-in use and how many wait, so that nobody thinks that it hangs.
+Each event is reported with its time. After five seconds without a line, a line states how much is
+in use and how many wait, so that a silent demo is not mistaken for one that hangs.
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ _SHOWN: Final = 6
 _PLACES: Final = 4
 _NOTES: Final = 3
 _STEPS: Final = 3
-#: How many lines a text may take, as long as there are not too many in all; None for all of it.
+#: How many lines a text may have, as long as there are not too many in all; None for all of it.
 _LENGTHS: Final = (None, 4, 2)
-#: Reasons whose own next step is to wait for room.
+#: Reasons whose own next step is to wait for capacity.
 _ROOM: Final = with_trait(Trait.FULL_NODES) | {Reason.SPREAD_OR_AFFINITY_BLOCKS}
 _IN_VAIN: Final = "submitting it evicts others for nothing: none of it would start"
 _HEADLINES: Final = {

@@ -1,6 +1,6 @@
 """The live view of `reprieve up`: nodes, GPUs, queues with their shares, workloads, preemptions.
 
-Pure: an `Observer` goes in, a rich renderable comes out. Shown is what the running planes are
+Pure: it makes a rich renderable of an `Observer`. Shown is what the running planes are
 about: what is idle with the idle plane, groups of pods with the scheduling plane, queues with the
 quota plane. Extended resources count as GPUs, since a node of the embedded cluster has no others;
 a node without them shows its pods. A GPU is idle when its pod belongs to a workload in phase Idle.

@@ -2,8 +2,8 @@
 
 Three teams have 20 GPUs of nominal quota each and lend each other what they do not use; the fourth
 works without a queue, with notebooks, a service that a PodDisruptionBudget protects, and gangs. Two
-of the three are told before their jobs are evicted, and save. Two small queues are for work that
-displaces other work in vain until it is held from it, and two for trainings of which one saves
+of the three are notified before their jobs are evicted, and save. Two small queues are for work
+that displaces other work in vain until a hold protects it, and two for trainings of which one saves
 before it is evicted and the other cannot.
 """
 
@@ -37,7 +37,7 @@ Object = dict[str, Any]
 GPU: Final = "amd.com/gpu"
 QUEUED: Final = ("research", "vision", "speech")
 PLATFORM: Final = "platform"
-#: Teams whose jobs ask to be told of their eviction, and save then.
+#: Teams whose jobs request notice of their eviction, and save then.
 SAVING: Final = ("vision", "speech")
 _NOTICE: Final = "10s"
 _SAVE: Final = "1s"
@@ -45,7 +45,7 @@ _NODES: Final = 12
 _NOMINAL: Final = 20
 #: Two queues of their own, in which work displaces work in vain: the team and the quota of each.
 GUARDED: Final = {"nights": ("vision", 0), "days": ("research", 8)}
-#: A queue without a cohort for each of two teams, of which one has its jobs told.
+#: A queue without a cohort for each of two teams, of which one has its jobs notified.
 LABS: Final = {"speech": "lab-a", "research": "lab-b"}
 _LAB: Final = 8
 _OPT_IN: Final = "kaiwo.silogen.ai/gpu-preemption."

@@ -31,7 +31,7 @@ _NAMED: Final = 3  # jobs that are withdrawn
 
 
 class Director:
-    """What stories do on the stage. `say` is told one line for each thing that happens."""
+    """What stories do on the stage. `say` is called with one line for each event."""
 
     def __init__(self, stage: Stage, pace: Pace, seed: int, say: Callable[[str], None]) -> None:
         self.stage, self.pace, self.say = stage, pace, say

@@ -1,6 +1,6 @@
 """What happens in the demo: one function for each kind of story, and work in between.
 
-Each story says what it is about to do, does it, and says what came of it. A round is all of them
+Each story states what it is about to do, does it, and reports the result. A round is all of them
 once, in an order that the seed decides.
 """
 

@@ -1,8 +1,8 @@
 """Trainings of the demo that request notice: they save on notice, and report it.
 
 The embedded cluster runs no containers. Each running pod with the annotation `reprieve.dev/notice`
-is played here as its container would: it asks the operator over HTTP with the token of its pod,
-saves for some seconds once it is told, and reports the step that it has saved. Source: the
+is played here as its container would: it queries the operator over HTTP with the token of its pod,
+saves for some seconds once it is notified, and reports the step that it has saved. Source: the
 requests in `docs/notice-reference.md`.
 """
 
@@ -23,9 +23,9 @@ __all__ = ["Trainings"]
 
 _LOOK_S: Final = 0.5  # between looks for pods that have started
 _POLL_S: Final = 55
-_AGAIN_S: Final = 2.0  # after nobody answered
-_SAVE: Final = 1.0  # seconds of the demo that a save takes
-_STEP: Final = 0.5  # seconds of the demo that a step takes
+_AGAIN_S: Final = 2.0  # after no operator answered
+_SAVE: Final = 1.0  # seconds of the demo that a save lasts
+_STEP: Final = 0.5  # seconds of the demo that a step lasts
 
 
 class _Pod(NamedTuple):
@@ -41,8 +41,8 @@ class _Pod(NamedTuple):
 class Trainings:
     """All of them. `address`: where the operator answers, empty while it does not.
 
-    `token_of(account, uid)` returns a token of that pod for the operator. `say` is told one line
-    for each job that has saved.
+    `token_of(account, uid)` returns a token of that pod for the operator. `say` is called with one
+    line for each job that has saved.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from reprieve.simulation.trace import Trace
 
 __all__ = ["READERS", "Reader"]
 
-#: Takes a file and the name of the trace.
+#: Reads a file; called with its path and the name of the trace.
 Reader = Callable[[Path, str], Trace]
 
 READERS: Final[Mapping[str, Reader]] = {

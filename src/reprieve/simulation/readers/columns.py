@@ -2,7 +2,7 @@
 
 A form is the columns that have to be there and a function that makes a job of a row: it returns
 None for one that wants no devices, and raises `Unreadable` for what it cannot read. Both are
-counted. Arrivals are told from the first job on.
+counted. Arrivals are measured from the first job on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_rows(
         name: of the trace.
         needed: columns that have to be there.
         make: makes a job of a row and the number of its line.
-        optional: the only other columns there may be; None lets all others be.
+        optional: the only other columns there may be; None allows all others.
         delimiter: between cells.
         header: the columns of files without a header line.
 

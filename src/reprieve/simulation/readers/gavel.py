@@ -5,7 +5,7 @@ objective and the arrival in seconds, the first is the type of the job. The devi
 factor. The length is the steps divided by those of a second in Gavel's table for a V100 at that
 scale, at scale 1 where it has none: `simulation_throughputs.json`, which has to lie in the trace's
 folder or in one of the three above it, as it does in Gavel's repository. Types that the table does
-not know are left out and told.
+not know are left out and reported.
 """
 
 from __future__ import annotations

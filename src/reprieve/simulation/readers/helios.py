@@ -2,7 +2,7 @@
 
 Both have `job_id`, `gpu_num`, `submit_time`, `start_time` and `end_time`, each its own columns
 beside. A job's length is that of its run; its `state` plays no role, since it held its devices.
-Jobs that never started are left out and told.
+Jobs that never started are left out and reported.
 """
 
 from __future__ import annotations

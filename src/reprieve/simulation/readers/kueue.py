@@ -4,7 +4,7 @@
 is the arrival, the devices of its admission are those that it held (extended resources, all kinds
 together), and its length is from when it was admitted last to its end. The ClusterQueue is the
 tenant, `spec.priority` the priority. Workloads that never got quota, or have not finished, or ended
-otherwise than by finishing, are left out and told; places are counted in the list from 1.
+otherwise than by finishing, are left out and reported; places are counted in the list from 1.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """What a cluster did while it was recorded, as `kwokctl snapshot record` writes it.
 
-The file is YAML of many documents, without anchors and tags. A `ResourcePatch` says what became of
-one object so long after the beginning (`durationNanosecond`, `method`, `template`); documents
+The file is YAML of many documents, without anchors and tags. A `ResourcePatch` states what became
+of one object so long after the beginning (`durationNanosecond`, `method`, `template`); documents
 before them are objects that were there. Of these, pods are read:
 
 1. pods of one PodGroup, else of one controller, are one job, and any other pod is one; a group or a
    pod that comes again under its name, once all of it has ended, is another job
 2. it arrives when its first pod is made, and is as wide as its pods request at most at one time, in
    extended resources of all kinds together
-3. its work is the time for which pods had a node, until they ended or went, weighed by their
-   devices; its length is that on its whole width
+3. its work is the time for which pods had a node, until they ended or were deleted, weighed by
+   their devices; its length is that on its whole width
 4. a job that never had a node, or whose pods have not all ended when the recording does, is left
-   out and told by the document in which its first pod was made
+   out and reported by the document in which its first pod was made
 
 The namespace is the tenant. Source: kwok's `action.kwok.x-k8s.io/v1alpha1`.
 """

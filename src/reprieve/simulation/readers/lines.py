@@ -1,7 +1,7 @@
 """What is in a trace file, plain or compressed: its lines or its JSON, and the numbers in them.
 
 A file that cannot be read at all is an error; a line that cannot is counted by its reader. Whether
-a file is compressed is told from its first bytes, whatever it is called.
+a file is compressed is decided by its first bytes, whatever its name.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Of the former `name`, `num_gpu`, `creation_time`, `deletion_time` and `scheduled
 the latter (`disaggregated_DLRM_trace.csv`) `instance_sn` and `gpu_request` in place of the first
 two. A pod's length is from when it was scheduled to its deletion. One that shares a device counts
 with a whole one. Pods that have no time because they ran before or after the trace, or were never
-scheduled, are left out and told.
+scheduled, are left out and reported.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 `plan_gpu` are percent of a device for each instance: a task holds that, times its instances, in
 whole devices. When it was submitted is not there: it counts as submitted when it started, so that
-waiting in the original cluster is not in the trace. Tasks that never ended are left out and told.
+waiting in the original cluster is not in the trace. Tasks that never ended are left out and
+reported.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Of each job `jobid`, `submitted_time` and its `attempts` are read: the devices are those of the
 widest attempt (`detail[].gpus`), the length is that of all attempts that have both ends together.
-The virtual cluster (`vc`) is the tenant. Jobs that never started are left out and told; places are
-counted in the list from 1.
+The virtual cluster (`vc`) is the tenant. Jobs that never started are left out and reported; places
+are counted in the list from 1.
 """
 
 from __future__ import annotations

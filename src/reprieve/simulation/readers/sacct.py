@@ -2,7 +2,7 @@
 
 Cells are parted by `|`. The devices are `gres/gpu=N` of `AllocTRES`, of all kinds together. Steps
 of a job (`JobID` with a dot) are parts of it and no jobs. Instants without a zone count as UTC,
-which moves all of them alike. Jobs that did not run are left out and told.
+which moves all of them alike. Jobs that did not run are left out and reported.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Read are the job's number (1), when it was submitted (2), how long it ran (4) and its processors:
 those that it got (5), else those that it requested (8). A processor counts as a device. Jobs that
-did not run are left out and told.
+did not run are left out and reported.
 """
 
 from __future__ import annotations

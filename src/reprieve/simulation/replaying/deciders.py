@@ -1,6 +1,6 @@
 """Which deciders a policy's planes need: the one that a replay calls, and what is inside of it.
 
-| planes | who is asked |
+| planes | decider |
 |---|---|
 | quota | `deciding.EngineDecider`, or `own_decider.OwnDecider` for a policy of one's own |
 | scheduling | `scheduling_decider.SchedulingDecider` |
@@ -58,7 +58,7 @@ def deciders_of(
         tenants: who has quota.
         nodes: how many there are, and the devices of each.
         saved: what a job that runs has saved by then.
-        standing: what a policy of one's own is told of a job.
+        standing: what a policy of one's own sees of a job.
         idle_utilization: what the devices of an idle job show, in percent.
         domains: those of the nodes.
     """

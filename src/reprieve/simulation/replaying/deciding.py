@@ -1,7 +1,7 @@
 """Who decides in a replay: the quota engine with its queues and holdings, as in the operator.
 
 `Decider` is all that a replay needs to know of it. `EngineDecider` runs the engine's own cycles;
-what was set aside is queued again by the engine's own rule, so that nothing is decided while nobody
+what was set aside is requeued by the engine's own rule, so that nothing is decided while no job
 could be a head. `own_decider` has the one for policies of a researcher, `scheduling_decider` that
 which places jobs on nodes, `joint_decider` both of these planes together.
 """
@@ -50,7 +50,7 @@ _CYCLES: Final = 1_000_000
 class Reclaim:
     """Idle jobs that are preempted for one that waits, or for none: then the preemptor is empty.
 
-    `victims`: each with the rule by which it goes, and what the engine says of it.
+    `victims`: each with the rule by which it is preempted, and what the engine states of it.
     """
 
     preemptor: str
@@ -71,8 +71,8 @@ class Placements:
     """What was decided about jobs on nodes.
 
     `started`: a job, and the node of each of its pods. `preempted`: a preemptor, each victim with
-    the rule by which it goes, and what the engine says about the preemptor. `retries`: when who was
-    refused is tried again.
+    the rule by which it is preempted, and what the engine states about the preemptor. `retries`:
+    when a refused job is tried again.
     """
 
     started: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -123,8 +123,8 @@ class EngineDecider:
     ) -> None:
         """`saved` returns what a running job has saved by then; `domains`: quota comes with places.
 
-        `runs_at_once`: who is admitted runs; else somebody says so (`started`). `governor`: that of
-        all planes, None where this one decides alone.
+        `runs_at_once`: an admitted job runs; else the caller reports it (`started`). `governor`:
+        that of all planes, None where this one decides alone.
         """
         self._runs_at_once = runs_at_once
         # What work saves plays a role with `harmOrder`, and where budgets count what is lost.
@@ -141,7 +141,7 @@ class EngineDecider:
         if domains:
             self._holdings.stand_on(grounds(count, self._node_devices, domains))
         self._ledger = Displacements(governor=governor or governor_of(policy))
-        # Nobody reads what is told of a refusal here.
+        # No caller reads what is reported of a refusal here.
         self._refusals, self._nominated = Refusals(), Nominated()
         self._cycles = 0
         self._at = Nanos(-1)
@@ -221,8 +221,8 @@ class EngineDecider:
     def decide(self, now: Nanos, check: NodeCheck | None = None) -> Iterator[CycleResult]:
         """Run cycles until they change nothing; `check` is called before each preemption.
 
-        What follows from somebody leaving at once is decided a nanosecond later: the governor
-        counts instants, and turns of a circle that all happened at one would be one.
+        What follows from a job leaving at once is decided a nanosecond later: the governor
+        counts instants, and turns of a loop that all happened at one would be one.
         """
         self._at = now if now > self._at else Nanos(self._at + 1)
         self._note_saves(now)

@@ -2,7 +2,7 @@
 
 One governor has the accounts of all planes of a policy. A job is known as its pods are in an
 operator: by tenant, priority and lineage, without a ClusterQueue. It loses the time since its last
-save, or since it began, times its devices. Whoever found nobody that budgets do not spare is tried
+save, or since it began, times its devices. A job for which budgets spare all candidates is tried
 again when the first of them is free.
 """
 
@@ -85,7 +85,7 @@ class NodeHarm:
     ) -> bool:
         """Count a plan if budgets allow it; `victims`: with their rules. False where they do not.
 
-        Then it is to be decided again: of the account that it exceeds those alone are let go that
+        Then it is to be decided again: of the account that it exceeds only those are allowed that
         fit.
         """
         if not self:

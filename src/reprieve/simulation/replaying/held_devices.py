@@ -1,6 +1,6 @@
 """What devices were held over time, and of what use that was until the last arrival.
 
-After the last arrival a replay only runs empty, so that shares of the capacity are taken until
+After the last arrival a replay only runs empty, so that shares of the capacity are measured until
 then: what was held counts as done unless it was undone later, spent on restarts and last saves, or
 held without being used. Source: the measures of a replay (`measures.py`).
 """

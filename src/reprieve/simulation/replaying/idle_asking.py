@@ -1,8 +1,8 @@
 """What the idle plane of a replay queries the others for: which idle work is evicted for whom.
 
 As in an operator with several planes: the quota engine names what holds the quota that a job lacks
-(`engine.quota.release`), the scheduling engine what goes beside victims by priority
-(`engine.scheduling.mixtures`). Both are asked about jobs in their order, a bounded number of them
+(`engine.quota.release`), the scheduling engine what is evicted beside victims by priority
+(`engine.scheduling.mixtures`). Both are queried about jobs in their order, a bounded number of them
 at one instant. Source: the design's "Where the planes meet".
 """
 

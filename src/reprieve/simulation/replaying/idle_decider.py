@@ -1,20 +1,23 @@
 """Deciding by the idle engine, for whom the other planes find no devices.
 
 1. Nodes are given first, and quota before them where it is needed (`scheduling_decider`,
-   `joint_decider`); with `planes: [idle]` nobody is preempted for nodes. Beside other planes nobody
-   is preempted yet for whom the idle engine has not evaluated, or lets idle work go.
+   `joint_decider`); with `planes: [idle]` no job is preempted for nodes. Beside other planes no job
+   is preempted yet for one that the idle engine has not evaluated, or for which idle work is
+   evicted.
 2. Then the idle engine evaluates: who still waits for nodes, and has none nominated, is a demand,
    and so is who waits for quota; who has been idle for its grace period may be preempted, for a
    demand or, by policy `Always`, for no work. Phases come of the engine's own table
    (`idle_rows.stepped`), plans of its evaluation.
-3. Beside other planes the quota engine names what has to go for quota, the scheduling engine what
-   goes beside victims by priority, and it confirms what the idle engine has found (`idle_asking`).
-4. Every plan passes the check that the plane asks before it carries one out.
-5. Who got nobody is tried again, and may preempt. Room that comes free is kept for whom it was
-   made where the scheduling plane decides; else it goes to who comes first.
+3. Beside other planes the quota engine names what is to be evicted for quota, the scheduling engine
+   what is evicted beside victims by priority, and it confirms what the idle engine has found
+   (`idle_asking`).
+4. Every plan passes the check that the plane runs before it carries one out.
+5. A job for which no victims were found is tried again, and may preempt. Capacity that comes free
+   is kept for the job that it was freed for where the scheduling plane decides; else the first job
+   gets it.
 
-Nothing is evaluated while nobody has been idle for so long, since no plan comes of that, and a
-demand that wants more than is free, on its way and idle is not put before the engine.
+Nothing is evaluated while no job has been idle for its grace period, since no plan comes of that,
+and a demand that wants more than is free, about to be free and idle is not passed to the engine.
 
 Source: specification of the idle plane, sections 11 and 14; the design's "Where the planes meet".
 """

@@ -1,7 +1,7 @@
 """What being idle does to a job's life: what it held unused, what is undone, and its way back.
 
 A job that is preempted for being idle, and has no work left, ends there: its work is done. One that
-would have been used again comes back when it would have been, since somebody submits it again then:
+would have been used again comes back when it would have been, since its user submits it again then:
 from its last save, with its restart to pay, and without the rest of its idle time.
 """
 

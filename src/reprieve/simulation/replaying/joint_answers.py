@@ -1,9 +1,9 @@
 """What the planes of a replay know of each other's demands, so that one of them evicts for each.
 
 As in an operator with several planes: idle work is looked at first. Until the idle plane has
-answered about a job, and while idle work goes for it, no other work is preempted for it; where some
-of its room is left to priority, it preempts for that once. A job that was displaced, and returns,
-may have idle work evicted up to its debt. Source: the design's "Where the planes meet".
+answered about a job, and while idle work is evicted for it, no other work is preempted for it;
+where a part of its capacity is left to priority, it preempts for that once. A displaced job that
+returns may have idle work evicted up to its debt. Source: the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Answers:
     """What the idle plane states of each job that waits.
 
     `asked`: of whom it has not stated anything yet. `among`: the only pods that may be victims of a
-    job. `going`: pods of idle work that goes for a job; `beside`: jobs that preempt others as well.
+    job. `going`: pods of idle work evicted for a job; `beside`: jobs that preempt others as well.
     `reclaimable`: the pods of all idle work.
     """
 

@@ -2,9 +2,9 @@
 
 1. The quota engine gives quota until it has nothing more to give. Who gets it has its pods made,
    who has to give it back has them deleted: those that run hold nodes and quota until they have
-   left, those that wait for nodes are gone at once.
+   left, those that wait for nodes are deleted at once.
 2. Then the scheduling engine places who has quota. Who gets no nodes waits for them and holds its
-   quota meanwhile, so that others do not get it, unless it is stated how long that may take
+   quota meanwhile, so that others do not get it, unless a limit to that time is stated
    (`waitForPodsReady`): then it gives its quota back and is queued again after a while.
 3. No quota is preempted for a job that no node would accept, even without all that it may preempt
    on nodes, and all idle work (`engine.quota.proofs.node_proof`).
@@ -14,7 +14,7 @@
    have.
 
 Beside the idle plane (`idle_decider`) no work is preempted before that has answered, and which idle
-work has to go for quota is worked out here.
+work is to be evicted for quota is worked out here.
 
 Source: specification of the quota plane, sections 1.6 and 9; `docs/quota.md`, "What happens to a
 job"; the design's "Where the planes meet".

@@ -30,7 +30,7 @@ __all__ = [
 class Victim:
     """A job that was preempted, why, and the device-nanoseconds of progress that are undone by it.
 
-    `idle`: where it was taken for being idle, what became of it.
+    `idle`: where it was preempted for being idle, what became of it.
     """
 
     job: str
@@ -90,7 +90,7 @@ class Unready:
 class Preempted:
     """Jobs are preempted for another one; `why` is what the engine states about that one.
 
-    `plane` is whose decision it is where several decide, else empty. For nobody in particular, by
+    `plane` is whose decision it is where several decide, else empty. For no particular job, by
     the idle plane, the preemptor is empty. `proof` is why that one fits, where that is no text.
     """
 
@@ -127,12 +127,13 @@ class Life:
         rest: the job as it continues, without idle time that was cut short; None: as it came.
         worked: when its last work was done, None while that is not.
         unused: device-nanoseconds that it held without using them.
-        reclaimed: device-nanoseconds for which it would have gone on so, had it stayed.
+        reclaimed: device-nanoseconds for which it would have stayed idle, had it not been
+            preempted.
         undone_idle: of `lost`, what the idle plane has cost it.
-        ends: it had nothing left to do when it was told to go.
+        ends: it had nothing left to do when it was preempted.
         away: when it comes back after it was preempted for being idle, None while it is not away.
         served: idle jobs were preempted for it.
-        notified: how often it was told before it was preempted; `saved`: how often it saved then.
+        notified: how often it was notified before it was preempted; `saved`: how often it saved.
         spared: device-nanoseconds of progress that would have been undone without notice.
         together: how often it started with all of its pods in one domain of the level it requests.
         reclaim_wait: how long it had waited when it started as idle work left; None: it never did.
@@ -183,7 +184,7 @@ class Replay:
         done_at_end: device-nanoseconds that were of use until the last arrival.
         unused_at_end: those until then that were held without being used.
         stranded_at_end: device-nanoseconds that were free until then while a job waited for nodes
-            that asked for no more than was free; 0 where nothing is placed on nodes.
+            that requested no more than was free; 0 where nothing is placed on nodes.
         unplaced_at_end: device-nanoseconds of quota that jobs held until then without devices.
         for_nodes: how often a job was preempted by a decision of the scheduling plane.
         returned: how often a job lost its quota to others while it waited for nodes.

@@ -1,9 +1,9 @@
 """Whether a replay still ends; one that does not is stopped, and names the loop.
 
 Decisions follow each other at one instant only while they change something, and a job is preempted
-again only for somebody who can use its room. Neither bounds how often: with a guard against loops
-that is switched off (`loopLimit: 0`) a victim's room goes to another one, or back to itself, before
-it gets to the preemptor, which asks for it once more.
+again only for one that can use its capacity. Neither bounds how often: with a guard against loops
+that is switched off (`loopLimit: 0`) a victim's capacity passes to another one, or back to itself,
+before it gets to the preemptor, which requests it once more.
 """
 
 from __future__ import annotations

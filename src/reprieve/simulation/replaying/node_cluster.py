@@ -1,8 +1,9 @@
 """The nodes of a simulated cluster, and jobs as gangs of pods on them.
 
 Nodes are all alike and offer devices alone. A job is a PodGroup of pods that fill a node each, and
-one for the rest: all of them run or none, and all go together (disruption mode `all`). Pods are
-made anew when a job waits again, as a job controller does, so that their uids state how often.
+one for the rest: all of them run or none, and all are evicted together (disruption mode `all`).
+Pods are made anew when a job waits again, as a job controller does, so that their uids state how
+often.
 """
 
 from __future__ import annotations

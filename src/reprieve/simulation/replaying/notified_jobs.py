@@ -1,9 +1,10 @@
 """Notice in a replay: which jobs get it before they are preempted, and with what credit.
 
-A study draws which jobs ask (`work.notice: {time: 5m, share: 0.6}`) where the trace does not state
-so; a policy allows it by the operator's own key (`quota.notice`, `scheduling.notice`). A job that
-is told saves at once and leaves as soon as it has saved (`work`). Its lineage is the job itself.
-With `harmOrder` those jobs of a plan are told with which the expected loss and the delay are least.
+A study draws which jobs request it (`work.notice: {time: 5m, share: 0.6}`) where the trace does not
+state so; a policy allows it by the operator's own key (`quota.notice`, `scheduling.notice`). A job
+that is notified saves at once and leaves as soon as it has saved (`work`). Its lineage is the job
+itself. With `harmOrder` those jobs of a plan are notified with which the expected loss and the
+delay are least.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Asking:
         return replace(job, notice=self.time if asks else 0)
 
 
-#: Nobody asks.
+#: No job requests it.
 NEVER_NOTIFIED: Final = Asking()
 
 

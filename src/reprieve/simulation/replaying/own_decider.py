@@ -1,16 +1,17 @@
 """Deciding by a policy of one's own, within what every decision has to keep to.
 
-1. A head that fits beside everybody who holds devices, and beside the room that is kept for others,
-   is admitted.
-2. For one that does not, the policy's candidates are taken in its order until it fits. If it never
-   does, nobody goes.
-3. Those taken are put back, from the last but one to the first, where it fits without them: what is
-   left is irreducible. This is the engine's reprieve (`engine.quota.targets.classical.fill_back`).
+1. A head that fits beside all jobs that hold devices, and beside the capacity that is kept for
+   others, is admitted.
+2. For one that does not, the policy's candidates are chosen in its order until it fits. If it never
+   does, no job is preempted.
+3. Those chosen are reprieved, from the last but one to the first, where it fits without them: what
+   is left is irreducible. This is the engine's reprieve
+   (`engine.quota.targets.classical.fill_back`).
 4. The capacity is kept for the preemptor until its victims have left; it is admitted then.
 
-The policy is asked again after every change, and an instant ends when it changes nothing. Nobody is
-displaced for a job that was preempted in the same instant, so that instants end. Room is counted by
-quota as in the engine: devices of the cohort, borrowed without limit.
+The policy is called again after every change, and an instant ends when it changes nothing. No job
+is displaced for a job that was preempted in the same instant, so that instants end. Capacity is
+counted by quota as in the engine: devices of the cohort, borrowed without limit.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def workload(
         preempt_min_runtime_s=policy.preempt_min_runtime_s,
         reclaim_min_runtime_s=policy.reclaim_min_runtime_s,
         preempts_from=Nanos(now + policy.delay if policy.delay else 0),
-        # A lineage of its own, said so that strangers are told apart at once.
+        # A lineage of its own, stated so that foreign jobs are distinguished at once.
         participant=Participant(Lineage(f"object/{number:012}"), job.tenant),
     )
 

@@ -1,19 +1,19 @@
 """The replay of jobs under one policy: events on a virtual clock, and decisions.
 
 What happens is an event: a job arrives, finishes, leaves its devices after it was displaced, may be
-taken again because somebody is not spared any more, has waited for nodes for too long, uses its
-devices no more or again, or has been idle for its grace period. Events of
-one instant are applied together, in that order of kinds and then in the order in which they were
-made; then the `deciding.Decider` decides until that changes nothing: the quota engine's cycles,
-exactly as the operator runs them on
-what it watches, the scheduling engine's attempts on nodes, both one after the other, or a policy of
-one's own. Who is admitted holds its devices at the same instant. Who is preempted leaves them as
-soon as the work model states, but never before all is decided, as on a cluster: others may take
-meanwhile what is free, and then what it leaves does not suffice. There is no clock, no randomness
-and no I/O here: the same jobs under the same policy give the same decisions.
+a victim again because no rule spares another job any more, has waited for nodes for too long, uses
+its devices no more or again, or has been idle for its grace period. Events of one instant are
+applied together, in that order of kinds and then in the order in which they were made; then the
+`deciding.Decider` decides until that changes nothing: the quota engine's cycles, exactly as the
+operator runs them on what it watches, the scheduling engine's attempts on nodes, both one after the
+other, or a policy of one's own. Who is admitted holds its devices at the same instant. Who is
+preempted leaves them as soon as the work model states, but never before all is decided, as on a
+cluster: others may use meanwhile what is free, and then what it leaves does not suffice. There is
+no clock, no randomness and no I/O here: the same jobs under the same policy give the same
+decisions.
 
 A decision that fails by a fault of the engine ends the replay, since figures that leave a job out
-would be wrong. So does what goes round without an end (`loop_guard.py`).
+would be wrong. So does a loop without an end (`loop_guard.py`).
 """
 
 from __future__ import annotations
@@ -408,7 +408,7 @@ class _Replay:
     ) -> tuple[int, int]:
         """Stop a job; return the device time that is undone by it, and when it leaves.
 
-        `notice`: for how long it is told. `ends`: its work is done, so that nothing is undone and
+        `notice`: its length. `ends`: its work is done, so that nothing is undone and
         nothing is to be saved.
         """
         if life.run is None:

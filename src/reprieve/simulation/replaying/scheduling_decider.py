@@ -4,14 +4,14 @@
    queue, by the engine's own attempts over one snapshot (`engine.scheduling.session`).
 2. Who is placed holds its nodes at once. For whom victims were found, these hold theirs until they
    have left, and the nodes are kept for the preemptor as nominations, which others respect.
-3. Every plan passes the proof that the plane asks before it carries one out.
+3. Every plan passes the proof that the plane runs before it carries one out.
 
-A gang that was refused is tried again when somebody has left, as nothing else makes room. Of those
-that wait and are alike in width and priority only the first is asked until then: the others get the
+A gang that was refused is tried again when a job has left, as nothing else frees capacity. Of those
+that wait and are alike in width and priority only the first is tried until then: the others get the
 same answer. There is no backoff, which a cluster has to spare its scheduler.
 
 Beside the idle plane (`idle_decider`) it preempts no work before that has answered, waits for pods
-that leave already, and states whether it would place a gang with idle work gone.
+that leave already, and states whether it would place a gang without the idle work.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class SchedulingDecider:
     def refusal(self, job: str, gone: Collection[Uid], idle: Collection[Uid], now: Nanos) -> str:
         """Return why a job would not be placed without others; empty if it would.
 
-        Where fewer of the pods of idle work have to go by priority, they alone may.
+        Where fewer of the pods of idle work are to be evicted by priority, only those may be.
         """
         ahead = self._ahead_of(self._waiting[job])
         why, fewer = refusal(
@@ -406,7 +406,7 @@ class SchedulingDecider:
         assert attempt.preemption is not None
         rules: dict[str, str] = {}
         for victim in attempt.plan.victims:
-            if victim.unit not in self._going:  # else it is preempted for somebody else already
+            if victim.unit not in self._going:  # else it is preempted for another gang already
                 rules.setdefault(victim.unit, victim.rule)
         self._going.update(rules)
         why = explanation_text(attempt.preemption.explanation)

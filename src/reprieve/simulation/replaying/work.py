@@ -1,13 +1,13 @@
 """What work has done when it is displaced, and what it has to do again: a model to be replaced.
 
-Progress is device time. A job saves its progress every `checkpoint`, while it goes on; a save that
+Progress is device time. A job saves its progress every `checkpoint`, while it runs; a save that
 began is good once `save` is over. Displaced, it falls back to its last good save, or to what it had
 when it started, and what it did since is lost, by the rule that production counts with
-(`engine.lost_work`). If `save` fits into the grace period, it saves once more before it goes: it
+(`engine.lost_work`). If `save` fits into the grace period, it saves once more before it ends: it
 holds its devices for that time, does nothing else, and loses no progress. With notice it saves
 likewise if `save` fits into that; if not, it works on until the deadline. Whatever it saves, it
-holds its devices for `evict` after it was told to go, as its pods take time to end. When it starts
-again it first pays the `restart`, in which nothing is done. A trace's durations are taken to
+holds its devices for `evict` after its eviction began, as its pods need time to end. When it starts
+again it first pays the `restart`, in which nothing is done. A trace's durations are assumed to
 contain the job's own saves.
 
 Another model has the methods of `WorkModel`. Times are nanoseconds.

@@ -1,7 +1,7 @@
 """Charts as SVG, for a page of either theme and for paper.
 
 A chart has no colours of its own: its parts have classes, which the page gives the colours of its
-theme. Policies are told apart by the pattern of their line and by their name; the one with class
+theme. Policies are distinguished by the pattern of their line and by their name; the one with class
 `chosen` gets the page's accent. Positions are rounded to a tenth, so that the same figures give the
 same bytes.
 """

@@ -2,9 +2,9 @@
 
 A run is a trace and a seed; what varies between runs is which jobs came, never chance in the
 decisions. The interval is the 95 % percentile bootstrap of the mean, drawn with a fixed seed, so
-that the same runs give the same figures. Differences between policies are taken run by run, as all
-policies are given the same jobs, and their mean and interval likewise. Of fewer than three runs
-there is no interval: two tell nothing about how much runs vary.
+that the same runs give the same figures. Differences between policies are computed run by run, as
+all policies are given the same jobs, and their mean and interval likewise. Of fewer than three runs
+there is no interval: two do not show how much runs vary.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ IDLE_COLUMNS: Final = (
 )
 
 
-#: Of studies in which jobs are told before they are preempted.
+#: Of studies in which jobs are notified before they are preempted.
 NOTICE_COLUMNS: Final = (
     Column("notified", "displacements with notice", lambda m: m.notified, _count),
     Column(

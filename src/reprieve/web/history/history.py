@@ -1,7 +1,7 @@
 """The past of a cluster: a sample at regular times, from which pages of then are made.
 
-Sums by team go back eight days, units as far as 20 MB reach, a week at most. A cluster that cannot
-be read is not sampled: that is a gap, and shown as one.
+Sums by team reach back eight days, units as far as 20 MB reach, a week at most. A cluster that
+cannot be read is not sampled: that is a gap, and shown as one.
 """
 
 from __future__ import annotations

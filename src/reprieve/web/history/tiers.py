@@ -1,6 +1,6 @@
 """Sums of teams over time: fine for what is near, coarse for what is far.
 
-Samples go into the first tier; five of them become one of the second, and sixty one of the third.
+Samples enter the first tier; five of them become one of the second, and sixty one of the third.
 With a sample a minute these reach back three hours, 26 hours and eight days. A point in time is
 answered by the finest tier that reaches it. What is kept is bounded by the number of samples and
 of teams in each (`MOST_TEAMS`), whatever the cluster does.
@@ -60,7 +60,7 @@ class Tiers:
             inside = [each for each in kept if start < each.at <= until]
             found = [*inside, *found]
             if kept:
-                # The oldest sample of a tier tells of the time before it as well.
+                # The oldest sample of a tier covers the time before it as well.
                 until = Nanos(min(until, kept[0].at - kept[0].length))
         yield from found
 

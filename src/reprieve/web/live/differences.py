@@ -3,8 +3,9 @@
 A row is numbered by a slot that it keeps for as long as it is in the page; a new row gets a new
 slot, so that what a reader holds is never mistaken for another row. Rows are compared by identity
 first: a page gives a row that did not change as the same tuple. Values are compared as they are
-written, by name. What a difference cannot tell (other tables, other columns) needs a new snapshot.
-Pure: no clock, no network. Time is linear in the rows of a page, without touching unchanged cells.
+written, by name. What a difference cannot express (other tables, other columns) needs a new
+snapshot. Pure: no clock, no network. Time is linear in the rows of a page, without touching
+unchanged cells.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _same_shape(state: State, page: Page) -> bool:
 
 
 def _advanced_table(old: TableState, new: Table) -> tuple[TableState, TableDifference]:
-    # A copy, since whoever made the page may go on with the mapping that it is made of.
+    # A copy, since the maker of the page may continue to use the mapping that it is made of.
     rows = dict(new.rows)
     added: list[str] = []
     cells: dict[int, tuple[list[int], list[Cell]]] = {}

@@ -1,7 +1,7 @@
 """How long changes are gathered before pages are made again.
 
-Between 250 ms and 2 s, by what making the pages takes: at most about a twentieth of the time goes
-into making them, until 2 s are reached. What it takes is smoothed, so that one slow turn (another
+Between 250 ms and 2 s, by the cost of making the pages: at most about a twentieth of the time is
+spent on making them, until 2 s are reached. The cost is smoothed, so that one slow turn (another
 process had the machine) does not slow the pages for long. A page whose window moves with time, such
 as a last hour, is made again after ten quiet seconds. Source: the targets of the web page, 10 % of
 a core at 100 changes a second.

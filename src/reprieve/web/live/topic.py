@@ -1,10 +1,10 @@
 """One page as it is sent: numbered snapshots and differences, and the last five minutes of them.
 
 A topic has an epoch, drawn anew for each, and a sequence number that rises by one with each change.
-A reader is nothing but the number up to which it was told: what it is told next is the differences
-since, as long as they are kept and shorter than the page itself, else a snapshot. So a slow reader
-costs no memory, and one that comes back after a while, or to a server that was started anew
-(another epoch), gets what it needs. No clock of its own, no network.
+A reader is nothing but the number up to which it was updated: what it is sent next is the
+differences since, as long as they are kept and shorter than the page itself, else a snapshot. So a
+slow reader costs no memory, and one that comes back after a while, or to a server that was started
+anew (another epoch), gets what it needs. No clock of its own, no network.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Topic:
         # All and only differences in (first kept, ..., self._sequence], without a gap.
         self._ring: deque[_Event] = deque()
         self._bytes = 0
-        self._snapshot: bytes | None = None  # of the present state, once somebody asked
+        self._snapshot: bytes | None = None  # of the present state, once a reader requested it
 
     @property
     def position(self) -> Position:

@@ -1,8 +1,9 @@
 """The watched topics, made again when the cluster changed, and their readers.
 
 One task makes all watched pages, in rounds, at the pace that their making allows; a topic that
-nobody watches costs nothing, and is forgotten when its differences are too old to be of use. A
-stream holds a position and nothing else: it asks its topic what it missed whenever there is news.
+no reader watches costs nothing, and is forgotten when its differences are too old to be of use. A
+stream holds a position and nothing else: it queries its topic for what it missed whenever there is
+news.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ __all__ = ["Cluster", "Key", "TooManyStreams", "Watching"]
 
 log: Final = logging.getLogger(__name__)
 
-#: Topics that nobody watches any more, kept for those who come back.
+#: Topics that no reader watches any more, kept for readers who come back.
 _KEPT: Final = 32
 _MOST_STREAMS: Final = 256
-#: Of one viewer: more pages than anybody reads, and few enough to leave room for others.
+#: Of one viewer: more pages than any user reads, and few enough to leave capacity for others.
 _MOST_OF_ONE: Final = 32
-#: A comment goes out after so long a silence, so that nothing between here and there hangs up.
+#: A comment is sent after so long a silence, so that nothing between here and there hangs up.
 _BEAT: Final = 15 * SECOND
 BEAT: Final = b": still here\n\n"
 

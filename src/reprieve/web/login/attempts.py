@@ -1,9 +1,9 @@
 """How often an address may be wrong: ten unknown credentials in a minute.
 
-Only questions that the API server would have to be asked count, so that who is known already is
+Only questions that need a query of the API server count, so that a known user is
 never kept out by a neighbour. An IPv6 address counts with its network of 64 bits, of which one
 machine has all addresses. Behind a proxy that is named, the address is the last one that the proxy
-was told by somebody who is no such proxy.
+was given by a peer that is no such proxy.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def address_of(peer: str | None, forwarded: str, proxies: Sequence[Network]) -> 
     Args:
         peer: who opened the connection.
         forwarded: the header `X-Forwarded-For`.
-        proxies: whose word is taken for it.
+        proxies: those whose `X-Forwarded-For` is trusted.
     """
     hops = [hop.strip() for hop in forwarded.split(",")[-_MOST_HOPS:]]
     for hop in (peer or "", *reversed(hops)):

@@ -1,8 +1,8 @@
 """The door in the cluster: a token of the cluster's, or a session that one has begun.
 
-A request brings `Authorization: Bearer`, or the cookie of a session. Whoever brings neither, or
-what is nobody's, gets 401 from every route that tells something. Tokens are in no address, no
-cookie and no log.
+A request brings `Authorization: Bearer`, or the cookie of a session. A request with neither, or
+with a token or cookie of no user, gets 401 from every route that discloses anything. Tokens are in
+no address, no cookie and no log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reprieve.web.server.door import Unauthenticated, Visit
 
 __all__ = ["COOKIE", "ClusterDoor"]
 
-#: A browser takes a cookie of this name over TLS alone, for this host alone.
+#: A browser accepts a cookie of this name over TLS alone, for this host alone.
 COOKIE: Final = "__Host-reprieve"
 _BEARER: Final = "Bearer "
 _WANTED: Final = (
@@ -40,8 +40,8 @@ class ClusterDoor:
         rights: what their owners may see.
         sessions: that tokens have begun.
         attempts: how often an address was wrong.
-        proxies: whose word is taken for the address of who asks.
-        audiences: for which the login asks a token to be made.
+        proxies: those that are trusted to state the address of the user.
+        audiences: for which the login requests a token to be made.
     """
 
     mode = "web"

@@ -1,7 +1,7 @@
 """Two questions to the API server: whose token is this, and may they list pods there?
 
 A token counts only where the server states that it was made for one of our audiences: a server that
-knows no audiences answers without any, and a token that was made for somebody else's service must
+knows no audiences answers without any, and a token that was made for another service must
 not open this page. Source: the API's TokenReview and SubjectAccessReview.
 """
 

@@ -1,9 +1,9 @@
 """What a user may see, queried and never enumerated.
 
-Who may list pods in all namespaces sees everything. Anybody else sees the namespaces that they
-named, at most 50, of which each is asked about once: as many as are named, and not as many as the
-cluster has. Answers hold for 60 s. Of namespaces that somebody has not named before, 20 are asked
-about in a minute, so that the page is no way to ask the API server for all of them.
+A user who may list pods in all namespaces sees everything. Any other user sees the namespaces that
+they named, at most 50, each of which is queried once: as many as are named, and not as many as the
+cluster has. Answers hold for 60 s. Of namespaces that a user has not named before, 20 are queried
+in a minute, so that the page is no way to query the API server for all of them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class _Answer(NamedTuple):
 
 @dataclass(slots=True)
 class _User:
-    # All that was asked, the one asked about longest ago first; `_ALL` is all namespaces.
+    # All that was queried, the one queried longest ago first; `_ALL` is all namespaces.
     answers: OrderedDict[str, _Answer] = field(default_factory=OrderedDict)
-    # When namespaces were asked about that had not been named before, in the last minute.
+    # When namespaces were queried that had not been named before, in the last minute.
     new: deque[Nanos] = field(default_factory=deque)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -1,7 +1,7 @@
 """Sessions: a random word in a cookie, instead of a token in a browser.
 
 A session ends 15 minutes after its last use, when its owner logs out, or when its token is no
-longer good, which is asked again all the time. Only this process knows which token a session
+longer valid, which is checked again all the time. Only this process knows which token a session
 stands for, and only the digest of a session's word is kept: a restart ends all of them.
 """
 

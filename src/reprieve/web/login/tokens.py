@@ -1,6 +1,6 @@
 """Whose token is this, remembered: 60 s who a user is, 5 s that a token is of no user.
 
-Tokens are known by their digest alone. Questions about one token are asked once, however many wait
+Tokens are known by their digest alone. Questions about one token are sent once, however many wait
 for the answer; of all answers only the last ones are kept, since everybody can invent tokens.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["FRESH", "Tokens"]
 
 _KNOWN: Final = 60 * SECOND
 _UNKNOWN: Final = 5 * SECOND
-#: Who is asked about anew gets no answer that is older than this.
+#: A query that is made anew gets no answer that is older than this.
 FRESH: Final = 5 * SECOND
 _KEPT: Final = 1024
 _LONGEST: Final = 16 * 1024
@@ -66,7 +66,7 @@ class Tokens:
         asking = self._asking.get(key)
         if asking is None:
             asking = self._asking[key] = asyncio.create_task(self._ask(key, token))
-        # Who hangs up must not take the answer away from the others.
+        # A request that hangs up must not cancel the answer for the others.
         return await asyncio.shield(asking)
 
     def forget(self, token: str) -> None:

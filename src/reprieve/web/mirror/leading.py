@@ -37,7 +37,7 @@ class Lease(msgspec.Struct, frozen=True):
 class LeaseRecord:
     """The operator's Lease.
 
-    `holder` is empty where nobody leads; `epoch` grows with every holder; `duration` in
+    `holder` is empty where no process leads; `epoch` grows with every holder; `duration` in
     nanoseconds.
     """
 

@@ -2,7 +2,7 @@
 
 Each kind is listed and watched once. A kind that may not be listed cluster-wide is watched in the
 namespaces that were named; what cannot be seen is known, so that the page can state it. `version`
-grows with every change, so that whoever shows something knows when to look again.
+grows with every change, so that a page knows when to look again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _RENEWALS: Final = 10 * SECOND
 class Watched:
     """How a kind is watched.
 
-    `health`: of the reflector that fares worst. `namespaces`: 0 for all. `error`: what went wrong
+    `health`: of the reflector that fares worst. `namespaces`: 0 for all. `error`: what failed
     last, while something is wrong.
     """
 
@@ -84,9 +84,9 @@ class Mirror:
         version: grows with every batch of changes.
         cluster: what the cluster is called.
         unseen: what the viewer of a local page may not list, in words.
-        opened: records that somebody looks at, whole and decided again.
-        key: to the numbers under which work of other tenants is told; empty where it is not known.
-        watched: tells how each kind is watched.
+        opened: records that a viewer looks at, whole and decided again.
+        key: to the numbers under which work of other tenants is shown; empty where it is not known.
+        watched: states how each kind is watched.
         history: what the cluster was like.
         harm: budgets of harm and their ledger.
     """

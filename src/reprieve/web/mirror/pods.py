@@ -30,7 +30,7 @@ _POOLS: Final = (
     "agentpool",
     "node.kubernetes.io/instance-type",
 )
-#: An instant that is not told.
+#: An instant that is not stated.
 NEVER: Final = Nanos(0)
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _COUNTED: Final = ("cpu", "memory")

@@ -69,8 +69,8 @@ class WorkloadRecord:
         held: what it holds, by flavor and resource.
         shape: what one pod of each set requests, and how many there are.
         since: it waits, or has quota, since.
-        reason, message: why it waits, as its conditions tell.
-        turns: since when each of its conditions is true that tell its life, by type.
+        reason, message: why it waits, as its conditions state.
+        turns: since when each of the conditions that state its life is true, by type.
         requeued: not tried again before, after an eviction.
     """
 
@@ -133,7 +133,7 @@ class Quota:
 class QueueRecord:
     """A ClusterQueue or a Cohort.
 
-    `weight`: in fair sharing, in thousandths. `share`: as its status tells it, None where it does
+    `weight`: in fair sharing, in thousandths. `share`: as its status states it, None where it does
     not.
     """
 
@@ -158,7 +158,7 @@ class LocalQueueRecord:
         used, reserved: quota of what was admitted, or has quota and waits for checks, too: by
             flavor and resource, as its status states.
         pending, admitted: numbers of Workloads; None where the status does not state.
-        message: why it takes nothing; empty where it does.
+        message: why it accepts nothing; empty where it does.
     """
 
     uid: str

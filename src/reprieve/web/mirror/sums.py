@@ -24,7 +24,7 @@ class UnitSum:
     """What a unit is at; amounts by resource, cpu in thousandths.
 
     Attributes:
-        held: taken from nodes, what is idle and what leaves included.
+        held: allocated on nodes, what is idle and what leaves included.
         idle: of that, by pods whose GPUs are idle.
         leaving: of that, by pods that are being deleted.
         waiting: requested by pods without a node; of which `gated`, by those not to be scheduled.

@@ -1,6 +1,6 @@
 """Which unit a pod belongs to: what people call their work, as `kind/namespace/name`.
 
-Without requesting owners: a page that knew every ReplicaSet would cost more than it tells.
+Without requesting owners: a page that knew every ReplicaSet would cost more than it shows.
 
 1. A gang or group of pods is one unit.
 2. A controller above the pod's own that states it on its pods: JobSet, LeaderWorkerSet, Ray, the

@@ -7,8 +7,9 @@ Monday and since the first, in UTC: payer, beneficiary, plane, reason, displacem
 waitSaved (hours).
 Values: `counts` (budgets, exhausted), `refused` (budgets that are not accepted, and why).
 
-Who sees all namespaces sees all accounts. Anybody else sees those of their own namespaces, and the
-rows in which one of these paid or gained; the other side has the masked name of a Disruption.
+A viewer of all namespaces sees all accounts. Any other viewer sees those of their own namespaces,
+and the rows in which one of these paid or gained; the other side has the masked name of a
+Disruption.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Values: `leader` (holder, epoch, since, renewed, held; null where there is none to be seen), `open`,
 `day` (plans, abandoned, failed), `polled` (the last poll of devices), `unseen`, `version` (of the
 page). Tables: `open` (preemptions that are not over), `loops` (who displaces whom in turn, and is
-held), `faults` (what went wrong in the last day), `kinds` (how each is watched).
+held), `faults` (what failed in the last day), `kinds` (how each is watched).
 
-Who does not see everything is told of open preemptions and faults of his own work, and of the rest
-nothing but that somebody leads.
+A viewer who does not see everything is shown open preemptions and faults of his own work, and of
+the rest only that a process leads.
 """
 
 from __future__ import annotations

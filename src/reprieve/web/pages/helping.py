@@ -1,9 +1,9 @@
 """What helps a unit that waits, with the figures of the moment: what is free, where, and how much.
 
-Where a figure says more than the general advice it stands there: what the queue has left, what the
-emptiest node has left, how large the largest node is, who is first in the queue. Nothing is tried
-by the engine for it, which takes seconds: that is requested on the page of the unit. A viewer who
-does not see the whole cluster is given no sums over the work of others.
+Where a figure states more than the general advice it stands there: what the queue has left, what
+the emptiest node has left, how large the largest node is, who is first in the queue. Nothing is
+tried by the engine for it, which needs seconds: that is requested on the page of the unit. A viewer
+who does not see the whole cluster is given no sums over the work of others.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     every = mirror.history.every
     samples = list(mirror.history.between(Nanos(at - length), at))
     if samples:
-        # What was not yet sampled takes no room.
+        # What was not yet sampled gets no space.
         begun = samples[0].at - samples[0].length
         length = min(length, max(at - begun, 10 * every))
     step = max(every, min(step, length // _FEWEST_STEPS))

@@ -2,7 +2,7 @@
 
 Table `queues`, a row for each LocalQueue, flavor and resource: queue, namespace, clusterQueue,
 flavor, resource, used, reserved (with what waits for checks), nominal (of its ClusterQueue, where
-all that lead to it are the viewer's), pending, admitted, message (why it takes nothing).
+all that lead to it are the viewer's), pending, admitted, message (why it accepts nothing).
 Table `reported`, work that may save before it is evicted, the first to be due first: unit, due (it
 is evicted at the latest), answered (how many pods have), asked, state, by, rule, message. Table
 `running`: unit, queue, amount, idle, since, state. Table `waiting`: unit, queue, position, amount,

@@ -6,14 +6,14 @@ that waits, unless a resource is requested.
 Table `nodes`: node, pool, total, working, idle, leaving, claimed, free, units, cordoned, domains
 (values of the topology's levels, the widest first; empty without one); empty for viewers who do not
 see the whole cluster.
-`at` asks for an instant of the past (`then`).
+`at` requests an instant of the past (`then`).
 Values: `resource`, `resources`, `bar` (total, working, idle, leaving, claimed, free; null for those
 who may not know), `others` (what those hold whose work is not shown), `counts`, `hour`
 (preemptions, units, spared, lostDeviceSeconds), `levels` (labels of the topology), `unseen`,
 and of the past `sampled`: when what is shown was seen.
 
-A total tells nobody's work apart only where at least three tenants hold. Source: specification of
-the page, "Login".
+A total does not disclose the work of one tenant only where at least three tenants hold. Source:
+specification of the page, "Login".
 """
 
 from __future__ import annotations

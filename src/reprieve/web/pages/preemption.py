@@ -6,8 +6,8 @@ Parameter `name`: of the record, or its plan's id. Values: `address`, `record`, 
 `placement`.
 
 Every figure is the record's, or of the same decision made again (`records.judgement`). Work that
-the viewer may not see is masked (`records.masking`); who was spared of it is told in totals alone,
-and only where three tenants or more have a part in them.
+the viewer may not see is masked (`records.masking`); spared work of this kind is reported in totals
+alone, and only where three tenants or more have a part in them.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from reprieve.wording.displacements import rule_text
 
 __all__ = ["page"]
 
-#: Most units that are told one by one; the sums count all.
+#: Most units that are reported one by one; the sums count all.
 MOST_UNITS: Final = 500
 _MOST_SPARED: Final = 200
 _MOST_SUMS: Final = 200
 _MOST_PLACES: Final = 200
-_TENANTS: Final = 3  # totals over fewer would be somebody's figures
+_TENANTS: Final = 3  # totals over fewer would disclose the figures of one tenant
 
 _MADE_WAY: Final = (
     Column("unit", Kind.UNIT),
@@ -275,7 +275,7 @@ def _decision(telling: _Telling) -> dict[str, Any]:
         "proof": {
             "level": spec.proof.level.lower(),
             "text": level_text(spec.proof.level),
-            # What compatible rules take may be more than is needed, and nobody is served by Exempt.
+            # Compatible rules may evict more than is needed, and Exempt serves no preemptor.
             "irreducible": None if need is None else not spec.proof.compatible,
             "upheld": upheld,
             **(
@@ -378,7 +378,7 @@ def _together(
 
 
 _ORDER: Final[Mapping[Fate, int]] = {Fate.REPRIEVED: 0, Fate.SPARED: 1, Fate.LEAVING: 2}
-#: Who could never have been taken states nothing about the decision; they are counted.
+#: Work that could never have been evicted states nothing about the decision; it is counted.
 _NO_CANDIDATES: Final = ("NotLower", "Elsewhere", "Unrelated")
 
 

@@ -5,8 +5,8 @@ too). Values: `planes`, `states`, `found`, `shown`. Table `preemptions`: preempt
 addressed), decided, plane, preemptor, units, victims, gpus, lost, state, took, rule, whose, dryRun,
 stages. The records of one demand are one row, in the place of the last one.
 
-Who does not see the preemptor is told of his own victims alone. A plan whose record may not be read
-is told by the viewer's Disruptions.
+A viewer who does not see the preemptor is shown his own victims alone. A plan whose record may not
+be read is reported by the viewer's Disruptions.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _row(
     preemptor = spec.preemptor
     whole = viewer.sees_all or (preemptor is not None and viewer.sees(preemptor.namespace))
     stages = (*former, each)
-    # Two records may name one victim, which went once.
+    # Two records may name one victim, which was evicted once.
     units = {tuple(unit.roots): (by.plane, unit) for by in stages for unit in by.units}
     found = list(units.values())
     found = [(by, unit) for by, unit in found if whole or viewer.sees(unit.namespace)]

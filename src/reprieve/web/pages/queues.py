@@ -3,9 +3,9 @@
 Table `queues`, a row for each queue and resource in a flavor: queue, kind, parent, depth, flavor,
 resource, nominal, used, borrowed, lent, borrowingLimit, lendingLimit. Table `shares`: queue, kind,
 parent, depth, weight, share, arithmetic, pending, admitted, stopped, message. Table `reclaimable`,
-of borrowing queues, the first to go first: unit, queue, amount, borrowed, priority, since. Viewers
-of single namespaces see the queues that their LocalQueues lead to, with their own work alone. The
-row of a cohort adds up those below it, and its own nominal quota.
+of borrowing queues, the first to be evicted first: unit, queue, amount, borrowed, priority, since.
+Viewers of single namespaces see the queues that their LocalQueues lead to, with their own work
+alone. The row of a cohort adds up those below it, and its own nominal quota.
 
 Weighted share: of each resource what is borrowed, in thousandths of what the cohort can lend; the
 largest counts, divided by the weight. Source: specification of the quota plane, fair sharing.
@@ -375,7 +375,7 @@ def _reclaimable(
         amount = sum(held for _, resource, held in each.held if resource == asked.resource)
         if over and amount and asked.shows(viewer, each.namespace):
             found.append((each, amount, over))
-    # The lowest priority goes first, and of those what was admitted last.
+    # The lowest priority is evicted first, and of those what was admitted last.
     found.sort(key=lambda each: (each[0].priority, -each[0].since, each[0].uid))
     for workload, amount, over in found[:_MOST_RECLAIMABLE]:
         yield (
@@ -393,7 +393,7 @@ def _reclaimable(
 
 def _borrowed(tree: _Tree, name: str, resource: str) -> int:
     own: _Usage = {(each.flavor, each.resource): each.nominal for each in tree.queues[name].quotas}
-    # Of a queue whose quotas are not known nobody knows what it borrows.
+    # What a queue borrows is unknown where its quotas are not known.
     usage = tree.usage.get(name, Counter()) if own else Counter()
     return sum(
         max(0, amount - own.get(key, 0)) for key, amount in usage.items() if key[1] == resource

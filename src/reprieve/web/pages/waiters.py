@@ -1,7 +1,7 @@
 """Who waits: work without quota, and work without nodes, with the reason that dominates.
 
 A Workload that waits for quota stands for its job: its pods are not there, or gated. The reason is
-that of the last event that told one, else what the conditions stand for (`answers.conditions`).
+that of the last event that stated one, else what the conditions stand for (`answers.conditions`).
 """
 
 from __future__ import annotations

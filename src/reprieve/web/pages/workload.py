@@ -5,7 +5,7 @@ Parameters `kind`, `namespace`, `name`. Values: `unit`, `kind`, `namespace`, `na
 `waits`, `command`. Tables: `life` (the bar), `displacements` (how it was preempted), `displaced`
 (who preempted for it), `pods` (by node).
 
-Figures are those of the records; why it was chosen is what deciding again says of the newest of
+Figures are those of the records; why it was chosen is what deciding again states of the newest of
 them (`records.why`).
 """
 
@@ -95,7 +95,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     """Return one unit.
 
     Raises:
-        NotFound: nobody knows of it, or the viewer may not know of it.
+        NotFound: no object and no record names it, or the viewer may not know of it.
         InvalidParameter: as of `one`.
     """
     kind, namespace, name = (one(parameters, each) for each in ("kind", "namespace", "name"))

@@ -1,7 +1,7 @@
 """What people call an object that a record names: the job behind a Workload, the unit of a pod.
 
-Where the object is gone its name states it, if that is proven: names of Workloads and GpuWorkloads
-are made of kind, name and uid of their job, and the uid stands in the lineage.
+Where the object is deleted its name states it, if that is proven: names of Workloads and
+GpuWorkloads are made of kind, name and uid of their job, and the uid stands in the lineage.
 """
 
 from __future__ import annotations

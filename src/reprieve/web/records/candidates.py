@@ -1,15 +1,15 @@
 """Who could have been preempted in a recorded decision: each candidate, what became of it, and why.
 
-What is said of a candidate names nobody else, so that a page may show those that its viewer sees
-and count the others. Places are counted from 1, in the order in which the plane takes candidates:
+The text about a candidate names no other object, so that a page may show those that its viewer sees
+and count the others. Places are counted from 1, in the order in which the plane tries candidates:
 
 1. quota: evicted first, then other ClusterQueues, lower priority, later reservation (of work that
-   has saved since the later save, where the policy asks for it), uid; with fair sharing within each
+   has saved since the later save, where the policy states so), uid; with fair sharing within each
    ClusterQueue
-2. scheduling: lower priority first, then less lost work where the policy asks for it, later start
+2. scheduling: lower priority first, then less lost work where the policy states so, later start
 3. idle: idle for the longest first
 
-Pure: a decision made again goes in. Source: promise "Explained" of the design.
+Pure: its input is a decision made again. Source: promise "Explained" of the design.
 """
 
 from __future__ import annotations

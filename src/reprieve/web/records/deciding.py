@@ -1,9 +1,9 @@
 """The process that decides one record again: `python -m reprieve.web.records.deciding SECONDS`.
 
-A record as JSON comes in on standard input, its judgement goes out on standard output. The system
-ends it once it has used so many seconds of processor time. A process of
-its own, since a decision may take seconds and a lot of memory: whoever started it can end it, and
-nothing that people look at waits for it.
+A record as JSON is read from standard input, its judgement is written to standard output. The
+system ends it once it has used so many seconds of processor time. A process of its own, since a
+decision may need seconds and a lot of memory: its parent can end it, and nothing that users look at
+waits for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
     try:
         judgement = judgement_of(record)
     except Exception as failure:
-        # A record may be anybody's: what it does to the engine is an answer, too.
+        # A record may be any user's: what it does to the engine is an answer, too.
         text = f"Cannot be decided again: {type(failure).__name__}: {failure}"
         judgement = Judgement(Again.IMPOSSIBLE, text)
     sys.stdout.buffer.write(msgspec.json.encode(judgement))

@@ -20,13 +20,13 @@ class Fate(StrEnum):
     """What became of a candidate."""
 
     MADE_WAY = "MadeWay"
-    #: It could have been taken, and was reprieved or never needed.
+    #: It could have been evicted, and was reprieved or never needed.
     REPRIEVED = "Reprieved"
     #: A rule keeps it: priority, policy, quota of its own, a minimum runtime, a grace period.
     SPARED = "Spared"
     #: It was on its way out already.
     LEAVING = "Leaving"
-    #: It lost nothing by this, and could not have: it wanted room itself.
+    #: It lost nothing by this, and could not have: it was pending itself.
     WAITED = "Waited"
 
 
@@ -36,7 +36,7 @@ class Candidate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     Attributes:
         rule: a word for why, as the plane has it; `text`: the same as a clause.
         amounts: what it held, in base units.
-        place: in the order in which candidates are taken; 0 for one that could not be.
+        place: in the order in which candidates are tried; 0 for one that could not be.
         among: how many have a place in that order.
         queue: its ClusterQueue. node, pool, group: where it ran, and with whom.
         since: when it began to hold what it held, in nanoseconds; 0 where that is not known.
@@ -73,7 +73,7 @@ class Again(StrEnum):
     DIFFERS = "Differs"
     #: Nothing was decided, or there is no input, or none that can be used.
     IMPOSSIBLE = "Impossible"
-    #: It would have taken more than is allowed.
+    #: It would have needed more time or memory than is allowed.
     TOO_LARGE = "TooLarge"
     #: It is being decided.
     PENDING = "Pending"
@@ -84,8 +84,8 @@ class Judgement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
     Attributes:
         text: in a sentence; it may name objects.
-        faults: what the proof states against the plan; empty where it holds, or was not asked.
-        proven: the proof was asked.
+        faults: what the proof states against the plan; empty where it holds, or was not run.
+        proven: the proof was run.
         candidates: victims in full, of others at most a thousand of each fate.
         counts: of all candidates, by fate and rule as `Fate/rule`.
         order: in which those are tried, in words.

@@ -58,7 +58,7 @@ def judgement_of(record: Preemption) -> Judgement:
 def _faults(record: Preemption, replay: Replays) -> list[str] | None:
     """Return what the plane's proof states against the plan, None where there is none to check.
 
-    The quota plane asks within the cycle: a plan that fails there is never issued.
+    The quota plane runs it within the cycle: a plan that fails there is never issued.
     """
     plan_id = record.spec.plan_id
     if isinstance(replay, QuotaReplay):

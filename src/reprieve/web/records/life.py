@@ -1,7 +1,7 @@
 """The life of a lineage on one bar: it waits, starts, runs, is preempted, waits again.
 
-What is known of the past are its displacements. When a run that was displaced had begun is said by
-the input of the decision, where that was looked at; else it was no later than its cost tells: what
+What is known of the past are its displacements. When a run that was displaced had begun is stated
+by the input of the decision, where that was read; else it was no later than its cost implies: what
 was lost, divided by the devices, is the time since the last checkpoint or the start. Such instants
 are not exact, and state it. Pure.
 """
@@ -139,7 +139,7 @@ def _now(cursor: Nanos | None, present: Present) -> Iterator[Segment]:
         yield Segment(Stage.FINISHED, present.finished, present.finished, 0)
         return
     if present.stage is Stage.LEAVES:
-        # For nobody that is recorded: its owner ends it.
+        # For no work that is recorded: its owner ends it.
         yield Segment(Stage.LEAVES, running, None, devices, False)
         return
     yield Segment(Stage.RUNS, running, None, devices)

@@ -1,7 +1,7 @@
 """Who displaces whom in turn, as the operator's guard finds it in the records.
 
-The guard asks its history; here it is folded from the records, by its default settings: an operator
-that was told other ones finds other loops. Source: specification of disruptions, section 4.
+The guard reads its history; here it is folded from the records, by its default settings: an
+operator with other settings finds other loops. Source: specification of disruptions, section 4.
 """
 
 from __future__ import annotations

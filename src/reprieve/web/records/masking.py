@@ -33,7 +33,7 @@ class Masking:
 
     Attributes:
         viewer: whom.
-        home: the namespace of his as which he is told; numbers of other work are made for it.
+        home: the namespace of his that he is shown as; numbers of other work are made for it.
         key: to the numbers; empty where it cannot be read.
         unit_of: what people call an object of a lineage.
     """

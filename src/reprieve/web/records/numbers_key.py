@@ -1,6 +1,7 @@
 """The key to the numbers under which work of other tenants is shown, as the operator made it.
 
-Tenants read the same numbers in their own `Disruption`s. Whoever may not read the key sees none.
+Tenants read the same numbers in their own `Disruption`s. A viewer who may not read the key sees
+none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Opens records that viewers look at: reads them whole, and has them decided again.
 
 1. One at a time, in the order in which they were requested; what is requested twice is opened once.
-2. The decision runs in a process of its own (`deciding`), which is ended when it takes too long.
+2. The decision runs in a process of its own (`deciding`), which is ended after a time limit.
 3. A record never changes but for its status, so that what was opened once stays true as long as it
    is kept: the last `MOST_KEPT` are.
 """
@@ -35,7 +35,7 @@ log: Final = logging.getLogger("reprieve.web")
 MOST_KEPT: Final = 32
 _MOST_WISHES: Final = 200
 _PAUSE_S: Final = 30.0  # before what could not be read is tried again
-# One thread: numpy's would take the cores of who serves pages.
+# One thread: numpy's would use the cores of the process that serves pages.
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 _Key = tuple[str, str, str]  # namespace, name, uid

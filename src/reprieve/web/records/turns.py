@@ -2,7 +2,7 @@
 
 A record and the Disruptions of the same plan are one turn: who preempted, what it held and how it
 came out stand in the record; how often it happened and what would have spared it in the Disruption.
-Of the newest few records the decision is asked again, for why this one was chosen.
+The newest few records are decided again, for why this one was chosen.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Turn:
 
     Attributes:
         displacement: as the bar needs it.
-        went: it was preempted, or is leaving; else it was spared, or gone by another plan.
+        went: it was preempted, or is leaving; else it was spared, or ended by another plan.
         by: for whom, as the viewer may know it.
         times: how often the line was displaced in the 24 hours before, this time included.
-        why: why this one; empty where the decision was not asked again.
+        why: why this one; empty where it was not decided again.
     """
 
     displacement: Displacement
@@ -212,6 +212,6 @@ def _outcome(plan: _Plan) -> VictimState:
         return VictimState.EVICTED
     states = {unit.state for unit in plan.units}
     if VictimState.PENDING in states and not plan.record.record.status.phase.open:
-        # Nobody touched it before the plan was given up.
+        # No controller touched it before the plan was given up.
         states = (states - {VictimState.PENDING}) or {VictimState.SPARED}
     return next(each for each in _STATES if each in states)

@@ -28,7 +28,7 @@ from reprieve.web.mirror.units import unit_id
 
 __all__ = ["Need", "VictimUnit", "need_of", "victim_units"]
 
-#: Of several objects of a unit the state that is told: what is not over first.
+#: Of several objects of a unit the state that is reported: what is not over first.
 _FIRST: Final = (
     VictimState.FAILED,
     VictimState.PENDING,
@@ -77,7 +77,7 @@ class Need:
     """The arithmetic of a plan in devices, or in one resource where it requests none.
 
     `needed - free - coming = lacking`, and `used` covers it. `exact`: the record states what was
-    free; else it is what the need exceeds what was taken by, and there may have been more.
+    free; else it is what the need exceeds the freed amount by, and there may have been more.
     """
 
     resource: str

@@ -1,7 +1,7 @@
 """Why this one: what separated a victim from the others, in a sentence without names.
 
 Figures are those of the decision made again: what its ClusterQueue had borrowed, how long it was
-idle, and its place in the order in which the plane takes candidates (`records.candidates`).
+idle, and its place in the order in which the plane tries candidates (`records.candidates`).
 """
 
 from __future__ import annotations

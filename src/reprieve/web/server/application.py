@@ -1,8 +1,9 @@
 """The routes of the page, and what each of them answers.
 
-Who may not see an object gets the answer for one that does not exist, made by the same code. What
-goes wrong is told in one sentence as `{"error": ...}`; a fault of ours is told as one, and the log
-has the rest. Only `plan`, `login` and `logout` are POSTs, and none of them writes to the cluster.
+A viewer who may not see an object gets the answer for one that does not exist, made by the same
+code. An error is reported in one sentence as `{"error": ...}`; a fault of ours is reported as one,
+and the log has the rest. Only `plan`, `login` and `logout` are POSTs, and none of them writes to
+the cluster.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ class Site:
         watching: the pages.
         door: who may see them.
         assets: the built files.
-        plans: asks `reprieve plan`.
+        plans: runs `reprieve plan`.
         clock: for pauses.
         cluster: what the page calls the cluster.
         names: as which this server is known; None answers to all, an empty one to loopback names.
         part: the namespaces that are read, where this server may not read all; None: it may.
-        objects: reads single objects with the rights of who asks; None: they are not shown.
-        explanations: asks `reprieve explain`; None: with the rights of plans.
-        checked: how often it is asked whether the reader of a stream may still read, nanoseconds.
+        objects: reads single objects with the rights of the user; None: they are not shown.
+        explanations: runs `reprieve explain`; None: with the rights of plans.
+        checked: how often it is checked that the reader of a stream may still read, nanoseconds.
     """
 
     watching: Watching
@@ -127,7 +128,7 @@ class _Routes:
             "namespaces": None if visit.viewer.sees_all else sorted(visit.viewer.namespaces),
             "version": reprieve.__version__,
             "insecure": site.door.insecure,
-            # What somebody with a part of the cluster wants to see first is his own work.
+            # A user with a part of the cluster wants to see his own work first.
             "home": "mine" if part is not None else "now",
             "own": sorted(part or ()),
         }

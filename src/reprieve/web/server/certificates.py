@@ -1,6 +1,6 @@
 """The certificate of a server that outlives it: read again when its file changes.
 
-Whoever renews certificates (cert-manager, for one) replaces files; connections that are made from
+A renewer of certificates (cert-manager, for one) replaces files; connections that are made from
 then on get the new one. A file that cannot be read leaves the one that is held in use.
 """
 

@@ -1,8 +1,8 @@
 """Runs a command of Reprieve in a process of its own, with the rights of the viewer.
 
 So deciding holds up no page, and a fault in it ends with it. Turns are few, and each is ended when
-it takes too long. On Linux a command has so much memory and no more, and where the machine or the
-container has none left it is the one that goes, not the page.
+it exceeds its time. On Linux a command has so much memory and no more, and where the machine or the
+container has none left the kernel kills the command, not the page.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _AT_ONCE: Final = 2
 _WAITING: Final = 8
 _TIME_S: Final = 60.0
 _MEMORY_GIB: Final = 2
-_FIRST_TO_GO: Final = "1000"  # the highest that oom_score_adj takes
+_FIRST_TO_GO: Final = "1000"  # the highest that oom_score_adj accepts
 _LONGEST_ERROR: Final = 4_000
 _LONGEST_LINE: Final = 4 * 2**20
-#: The exit code of a command that was asked what it cannot answer.
+#: The exit code of a command that got a query it cannot answer.
 _USAGE: Final = 2
 
 #: Gives the options of a command that state which cluster, and with whose rights.
@@ -49,7 +49,7 @@ class Commands:
     """Runs one command, two at once at most, each for at most a minute and 2 GiB of memory.
 
     Args:
-        rights: for each question, the options that carry the rights of who asks.
+        rights: for each question, the options that carry the rights of the user.
         command: how the command is called.
         what: it makes, for people: `plan`, `explanation`.
     """

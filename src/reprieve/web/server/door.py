@@ -1,6 +1,6 @@
 """Who the user is, and what they may see: the interface between the routes and both logins.
 
-On the user's own machine a word that is printed at the start lets in (`reprieve.web.server.local`),
+On the user's own machine a word that is printed at the start admits (`reprieve.web.server.local`),
 and the API server enforces the user's rights; in the cluster a token of the cluster's does, and
 access reviews state what its owner may see (`reprieve.web.login`).
 """
@@ -41,7 +41,7 @@ class Visit:
     Attributes:
         name: of the user, for the page.
         viewer: what may be shown of the cluster.
-        token: with which the user asks the API server; empty where the server has the user's
+        token: with which the user queries the API server; empty where the server has the user's
             kubeconfig.
     """
 
@@ -55,7 +55,7 @@ class Door(Protocol):
 
     #: What the page calls this way of running it.
     mode: str
-    #: Whether nobody is asked who they are.
+    #: Whether users are admitted without identification.
     insecure: bool
 
     async def visit(self, request: web.Request, *, anew: bool = False) -> Visit:
@@ -63,10 +63,10 @@ class Door(Protocol):
 
         Args:
             request: with a cookie or a bearer token.
-            anew: ask the API server, whatever was answered before.
+            anew: query the API server, whatever was answered before.
 
         Raises:
-            Unauthenticated: nobody knows.
+            Unauthenticated: no user is known by it.
             TooManyAttempts: from there, or with that many namespaces.
             Unverified: the API server does not answer.
         """
@@ -76,7 +76,7 @@ class Door(Protocol):
         """Answer with a cookie for the bearer of a token.
 
         Raises:
-            Unauthenticated: it is nobody's token.
+            Unauthenticated: it is the token of no user.
             TooManyAttempts: from there.
             Unverified: the API server does not answer.
         """

@@ -1,7 +1,7 @@
 """The rows of a table as a file: CSV for spreadsheets, JSON for programs.
 
 Exactly what the viewer is shown. Instants are written in RFC 3339 with whole seconds, lists with
-`; ` between. A text that a spreadsheet would take for a formula is kept from it by a quotation mark
+`; ` between. A text that a spreadsheet would read as a formula is kept from it by a quotation mark
 in front, since names of objects are tenants' text (OWASP, CSV injection).
 """
 

@@ -21,7 +21,7 @@ from reprieve.web.tables import NotFound
 
 __all__ = ["Explanations"]
 
-#: As the API server takes names; nothing that a command could take for an option.
+#: As the API server accepts names; nothing that a command could read as an option.
 _NAME: Final = Form(r"[a-z0-9](?:[-a-z0-9.]*+)", 253)
 
 
@@ -29,7 +29,7 @@ class Explanations:
     """Runs `reprieve explain`.
 
     Args:
-        rights: for each question, the options that carry the rights of who asks.
+        rights: for each question, the options that carry the rights of the user.
         command: how the command is called.
     """
 

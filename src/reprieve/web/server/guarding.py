@@ -4,7 +4,8 @@
    rebinding) brings its own name in `Host`.
 2. Requests that another site's page makes are refused, by `Sec-Fetch-Site`, and POSTs by `Origin`.
    One without `Origin` comes from no browser; it may bring no cookie.
-3. Scripts, styles and data come from here alone; nobody frames the page or learns its address.
+3. Scripts, styles and data come from here alone; no other page frames this one or learns its
+   address.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Loopback alone keeps out no other user of the same machine, so that the address carries a token, as
 Jupyter's does: `/?token=...`. It is exchanged at once for a cookie of this port and an address
-without it, so that neither history nor the page's own requests have it. Whoever has the token has
+without it, so that neither history nor the page's own requests have it. Any holder of the token has
 what the user's kubeconfig may read, until the command ends. `Authorization: Bearer` works, too.
 """
 
@@ -30,7 +30,7 @@ class LocalDoor:
     """Admits every user who has the token.
 
     Args:
-        token: drawn at random for this start; empty lets everybody in.
+        token: drawn at random for this start; empty admits every user.
         user: the viewer that the page names.
     """
 
@@ -66,8 +66,8 @@ class LocalDoor:
         if given is None:
             return None
         rest = request.rel_url.without_query_params("token")
-        # A location that began with two slashes would be another server's, and browsers take a
-        # backslash for a slash and leave out tabs: nothing stands in it as it came.
+        # A location that began with two slashes would be another server's, and browsers read a
+        # backslash as a slash and leave out tabs: nothing stands in it as it came.
         path = quote(str(rest), safe=_AS_IS).lstrip("/")
         response = web.Response(status=303, headers={"Location": f"/{path}"})
         if self._is(given):

@@ -1,6 +1,6 @@
 """`GET /api/object/WHAT/KIND/NAMESPACE/NAME`: YAML, events or logs, read with the viewer's rights.
 
-The mirror keeps figures, and no objects. What somebody requests is read for them alone and kept
+The mirror keeps figures, and no objects. What a user requests is read for them alone and kept
 nowhere: with the kubeconfig that this server runs with on their own machine, in the cluster with
 the token that they logged in with. The API server judges each read as theirs. Every answer is
 bounded: 256 KiB of text, 200 lines of a log, 100 events.
@@ -32,7 +32,7 @@ from reprieve.whatif.copy.wire import ReadingWire
 
 __all__ = ["Objects", "Reads", "as_who_asks", "with_own_rights"]
 
-#: Gives what reads with the rights of who asks.
+#: Gives what reads with the rights of the user.
 Reads = Callable[[Visit], AbstractAsyncContextManager[Transport]]
 
 WHATS: Final = ("yaml", "events", "logs")
@@ -49,7 +49,7 @@ class Objects:
     """Reads objects, their events and their logs.
 
     Args:
-        reads: for each question, what reads with the rights of who asks.
+        reads: for each question, what reads with the rights of the user.
     """
 
     def __init__(self, reads: Reads) -> None:

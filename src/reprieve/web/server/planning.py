@@ -1,8 +1,8 @@
 """`POST /api/plan`: the answer of `reprieve plan -o json`, with the rights of the viewer.
 
-The plan is made by a process of its own (`commands`). The manifest goes in by standard input. The
-process gets the user's kubeconfig by its name; in the cluster it gets one that lies in a directory
-which this process alone may read, since arguments and variables can be seen by others.
+The plan is made by a process of its own (`commands`). It reads the manifest from standard input.
+The process gets the user's kubeconfig by its name; in the cluster it gets one that lies in a
+directory which this process alone may read, since arguments and variables can be seen by others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Plans:
     """Runs `reprieve plan`.
 
     Args:
-        rights: for each question, the options that carry the rights of who asks.
+        rights: for each question, the options that carry the rights of the user.
         command: how the command is called.
     """
 

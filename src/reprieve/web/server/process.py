@@ -1,7 +1,7 @@
 """One server of the page: a mirror that is fed, pages that are made of it, and a port.
 
-The mirror is filled before the address is told, so that the first page is whole; a cluster that is
-slow to list is not waited for longer than ten seconds.
+The mirror is filled before the address is printed, so that the first page is whole; a cluster that
+is slow to list is not waited for longer than ten seconds.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Listening:
 
     Attributes:
         host: None for all addresses.
-        port: 0 takes a free one.
+        port: 0 chooses a free one.
         names: as which this server is known; None answers to all, an empty one to loopback names.
         tls: None for plain HTTP.
-        metrics: port of the sums of samples; None serves none, 0 takes a free one.
+        metrics: port of the sums of samples; None serves none, 0 chooses a free one.
     """
 
     host: str | None
@@ -102,12 +102,12 @@ async def serve_page(
 
     `cluster`: what it is called; `namespaces`: read alone where everything may not be;
     `operator_namespace`: where the operator keeps what it needs, or what finds it once the API
-    server has answered; `history`: where samples go, else they are kept in memory; `objects`: reads
-    single ones, else with the rights of `reader`.
+    server has answered; `history`: where samples are stored, else they are kept in memory;
+    `objects`: reads single ones, else with the rights of `reader`.
 
     Raises:
         UsageError: the port cannot be listened on.
-        ReprieveError: the API server does not answer, or does not know who asks.
+        ReprieveError: the API server does not answer, or does not know the user.
     """
     await _reached(reader)
     mirror = Mirror(cluster)

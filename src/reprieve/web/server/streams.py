@@ -1,9 +1,9 @@
 """`GET /api/live`: a page as server-sent events, for as long as its reader may see it.
 
-A stream waits for its reader to take what was sent: what happens meanwhile is told in one piece, or
-as a snapshot, when the reader comes back, and one that takes nothing for a minute is cut off. Every
-30 s it is asked anew who reads and what they may see; who may see less than before is told `ended`
-and nothing else, since the page wipes itself then.
+A stream waits for its reader to read what was sent: what happens meanwhile is sent in one piece, or
+as a snapshot, when the reader comes back, and one that reads nothing for a minute is cut off. Every
+30 s the reader's identity and rights are checked anew; a reader who may see less than before is
+sent `ended` and nothing else, since the page wipes itself then.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 #: The type of an answer that comes in lines of JSON.
 LINES: Final = "application/x-ndjson"
-#: How often it is asked whether a reader may still see what is sent.
+#: How often it is checked that a reader may still see what is sent.
 CHECKED: Final = 30 * SECOND
-#: A reader that takes nothing for so long is gone.
+#: A reader that reads nothing for so long is cut off.
 _PATIENCE_S: Final = 60.0
-#: So long an end may take that a reader is to learn of.
+#: How long the message of an end may need to reach its reader.
 _FAREWELL_S: Final = 1.0
 
 
@@ -58,7 +58,7 @@ async def send_stream(
     Args:
         request: what is answered.
         events: of which the first one may raise what is answered instead.
-        door: asked anew.
+        door: queried anew.
         visit: what it stated first.
         clock: for the pauses between two questions.
         every: how long these are, in nanoseconds.
@@ -94,7 +94,7 @@ async def send_stream(
         except* (ConnectionError, TimeoutError):
             _hang_up(request)
         except* Exception:
-            # The answer has begun, so that no other can take its place.
+            # The answer has begun, so that no other can replace it.
             log.exception("a stream ended with an error: %s", request.path)
             _hang_up(request)
     return response
@@ -128,7 +128,7 @@ async def _ask_anew(
     """Return never.
 
     Raises:
-        _Ended: the reader may see less than before, or nobody can state.
+        _Ended: the reader may see less than before, or their rights cannot be determined.
     """
     while True:
         await clock.sleep(every)
