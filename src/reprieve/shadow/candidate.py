@@ -9,8 +9,8 @@
 
 Each section is read by the operator's own reader. A key that is given replaces what was recorded,
 all others stay as they were recorded, so that a file with one key states what this one would have
-changed. Of lists and mappings that hold many settings (`configuration`, `featureGates`) all that
-they say of is replaced. `preemption` and `minRuntime` hold for every ClusterQueue and all that
+changed. A key whose list or mapping holds many settings (`configuration`, `featureGates`) replaces
+all fields that it covers. `preemption` and `minRuntime` hold for every ClusterQueue and all that
 holds quota. `harmBudgets` are specs of HarmBudgets by name (`budgets`). What one decision does not
 depend on, or what no record holds, is in `unused`.
 """

@@ -1,10 +1,10 @@
 """The same cluster, used again: what would happen with another manifest, or with less free.
 
 The first decision brings the cluster to rest and continues with what was submitted; that moment of
-rest is kept (`whatif.kept`), and everything else that a plan tells is asked of it. Where nothing is
-kept, or something turns out to be missing that has to be read first, the whole cluster is decided
-about anew, which takes longer. There what is taken away is lacking from the start, here from the
-moment of rest on, so that how narrowly something starts may be told otherwise.
+rest is kept (`whatif.kept`), and everything else that a plan states is computed from it. Where
+nothing is kept, or something turns out to be missing that has to be read first, the whole cluster
+is decided about anew, which lasts longer. There what is removed is lacking from the start, here
+from the moment of rest on, so that how narrowly something starts may be reported otherwise.
 
 Source: the design's "Processes and time".
 """
@@ -57,7 +57,7 @@ class Again:
     """Decides about one cluster as often as is requested; to be closed.
 
     Attributes:
-        client: reads what turns out to be missing; None where nobody can.
+        client: reads what turns out to be missing; None without access to the cluster.
         deciders: the planes.
         explain: why what waits does.
         keep: whether the moment of rest is kept; without it each question is decided about anew.
@@ -135,7 +135,7 @@ class Again:
     async def _answer(
         self, question: Question, until: float | None = None, on: Snapshot | None = None
     ) -> Answer:
-        await asyncio.sleep(0)  # who is to end does so here, and asks nothing more
+        await asyncio.sleep(0)  # a caller that is cancelled ends here, and queries nothing more
         try:
             reported = self._kept.ask(_Asked(question, until))
         except Lost:

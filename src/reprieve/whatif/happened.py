@@ -14,7 +14,7 @@ from reprieve.units.errors import ReprieveError
 from reprieve.whatif.copy.overlay import Change, Overlay
 
 if TYPE_CHECKING:
-    # Whoever only tells what happened does without the seconds that planes take to be imported.
+    # A module that only reports what happened need not wait seconds for the import of the planes.
     from reprieve.planes.common.assembly import Plane
     from reprieve.planes.common.joint import Joint
 
@@ -37,10 +37,10 @@ class Run:
         rest: whether it came to rest; else the limit was reached first.
         log: warnings of the planes.
         troubles: why a plane decided nothing.
-        planes: as they were at the end; ask them, they do nothing any more.
+        planes: as they were at the end; they can be queried, and do nothing any more.
         scheduler_names: whose pods are placed.
         frameworks: of the kinds that are queued; None where the quota plane did not decide.
-        joint: where the planes registered, and asked each other.
+        joint: where the planes registered, and queried each other.
     """
 
     overlay: Overlay

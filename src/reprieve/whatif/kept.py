@@ -2,17 +2,18 @@
 
     kept = Kept()
     await kept.stay(answer)          # within the run, at the moment to be kept; returns at once
-    found = kept.ask(question)       # whenever: `answer(question)`, as if nobody had gone on
+    found = kept.ask(question)       # whenever: `answer(question)`, as if the run had not continued
     kept.close()
 
 Where `stay` is called the process is forked, and its copy waits there. Each question forks the copy
-once more; what answers ends, so that all of them are asked of the very same moment, and one can
-leave no trace in another. All end when the first process does, however that comes. Questions and
-answers are pickled; planes, coroutines and columns need no copying of their own, as the kernel
-copies pages once somebody writes to them.
+once more; what answers ends, so that all of them are answered from the very same moment, and one
+can leave no trace in another. All end when the first process does, however that comes. Questions
+and answers are pickled; planes, coroutines and columns need no copying of their own, as the kernel
+copies pages once a process writes to them.
 
-Source: fork(2). Only the thread that runs the planes is in the copy: whoever started it waits for
-it and holds nothing. Bringing 50,000 pods to rest takes seconds, one question more a fraction.
+Source: fork(2). Only the thread that runs the planes is in the copy: the thread that started it
+waits for it and holds nothing. Bringing 50,000 pods to rest needs seconds, one question more a
+fraction.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Kept(Generic[Q, A]):
     """One moment, the one at which `stay` was called last.
 
     Attributes:
-        seconds: of processor time that questions took in other processes.
+        seconds: of processor time that questions used in other processes.
     """
 
     def __init__(self) -> None:
@@ -78,7 +79,7 @@ class Kept(Generic[Q, A]):
             os.close(write_question)
             os.close(read_answer)
             try:
-                # Whoever asks is told to end; the copies end with it.
+                # The process that queries receives the signal to end; the copies end with it.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 _say_nothing()
                 with (

@@ -1,8 +1,8 @@
 """How busy GPUs are in a what-if: as the operator that runs measured them last, and nothing else.
 
-No exporter is asked: what the status of a GpuWorkload says of its GPUs holds on for the run. Of a
-pod whose last sample was out of date already when the cluster was read there is none, so that it is
-not called idle; nor is what starts during the run, which is taken to be busy.
+No exporter is queried: what the status of a GpuWorkload states of its GPUs holds on for the run. Of
+a pod whose last sample was out of date already when the cluster was read there is none, so that it
+is not called idle; nor is what starts during the run, which is assumed to be busy.
 
 Source: specification of the idle plane, section 10; the design's "Processes and time".
 """
@@ -27,7 +27,7 @@ from reprieve.whatif.snapshots.snapshot import Snapshot
 __all__ = ["LastMeasured", "measured_last"]
 
 _METRIC: Final = "status.trackedPods"
-#: Variables of the idle plane: whoever asks for it wants it, and one source stands for all.
+#: Variables of the idle plane: selecting the plane enables it, and one source stands for all.
 _ENABLED: Final = "GPU_PREEMPTION_ENABLED"
 _ENDPOINT: Final = "GPU_PREEMPTION_METRICS_ENDPOINT"
 _STAND_IN: Final = "http://measured-last.invalid/metrics"

@@ -1,10 +1,10 @@
 """Until nothing moves any more: how a run waits for the planes to get ready and to come to rest.
 
 A quarter of a minute in which nothing changes counts as rest, and so does one in which what waits
-only says so in other words: of a StrictFIFO queue the head is tried without end, each time from the
-flavor behind the last one, and is refused for another reason each time. Deadlines of work that was
-told, and delays of preemptors, are waited for (`waited`). Source: the design's "Processes and
-time"; specification of the quota plane, sections 5.1 and 8.4.
+only states so in other words: of a StrictFIFO queue the head is tried without end, each time from
+the flavor behind the last one, and is refused for another reason each time. Deadlines of work that
+was notified, and delays of preemptors, are waited for (`waited`). Source: the design's "Processes
+and time"; specification of the quota plane, sections 5.1 and 8.4.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _LONGEST: Final = 30 * MINUTE
 class Rest:
     """Waits until nothing moves.
 
-    `saving`: work that was told, whose deadline is waited for; `delay`: for how long a preemptor
-    may have to wait, in nanoseconds.
+    `saving`: work that was notified, whose deadline is waited for; `delay`: for how long a
+    preemptor may have to wait, in nanoseconds.
     """
 
     overlay: Overlay

@@ -1,6 +1,6 @@
 """Runs the planes on an overlay, in virtual time, until nothing moves any more.
 
-    deciders = Deciders.of(options)                       # as `reprieve run` is told
+    deciders = Deciders.of(options)                       # as `reprieve run` is configured
     snapshot = await gather(client, deciders.kinds(), clock)
     run = await decided(client, snapshot, deciders, submitted)
 
@@ -35,8 +35,8 @@ __all__ = ["AtRest", "decided", "settled"]
 
 _MOST_ROUNDS: Final = 4
 
-#: Told of a cluster that has come to rest, before the question is put to it, with what puts another
-#: question to it; that is to be called in a copy of this process.
+#: Called for a cluster that has come to rest, before the question is decided, with a function that
+#: decides another question on it; that is to be called in a copy of this process.
 AtRest = Callable[[Callable[[Question], Awaitable[Run]]], Awaitable[None]]
 
 
@@ -51,8 +51,8 @@ async def decided(
 ) -> Run:
     """Return what would happen; objects that the planes request one by one are read first.
 
-    Without a client, of a stored snapshot, they are taken not to be there. Without `victims` what
-    is submitted may take nobody.
+    Without a client, of a stored snapshot, they are assumed not to exist. Without `victims` what
+    is submitted may preempt no work.
 
     Raises:
         Undecided: the planes did not get ready.
@@ -88,9 +88,9 @@ def settled(
 ) -> Run:
     """Run the planes on the snapshot until nothing moves, then again with what is submitted.
 
-    `made` takes the overlay as soon as there is one. Paths in its `asked` were not known: what they
-    hold may change the answer (`decided` reads them and runs again). Without `victims` what is
-    submitted may take nobody.
+    `made` receives the overlay as soon as there is one. Paths in its `asked` were not known: what
+    they hold may change the answer (`decided` reads them and runs again). Without `victims` what is
+    submitted may preempt no work.
 
     Raises:
         Undecided: the planes did not get ready.

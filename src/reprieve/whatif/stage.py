@@ -67,10 +67,10 @@ class Question:
 
     Attributes:
         submitted: what is created.
-        victims: whether it may take anybody.
+        victims: whether it may preempt any work.
         idle: whether the idle plane decides, too, where it has until then.
         changes: what the cluster holds otherwise before it is created: an object before and after,
-            by kind, namespace and name; None after: it is gone.
+            by kind, namespace and name; None after: it was deleted.
     """
 
     submitted: tuple[Submitted, ...] = ()
@@ -229,7 +229,7 @@ def _surroundings(
         metrics=metrics,
         governor=governor,
         loops=LoopNotices(governor, metrics),
-        # It never runs: what would be told stays unsaid.
+        # It never runs: no event is emitted.
         events=EventRecorder(client, clock, instance=held.identity),
         fence=Fence(held, clock, MINUTE),
         identity=held.identity,

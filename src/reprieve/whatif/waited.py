@@ -1,7 +1,8 @@
 """What a run has to wait for although nothing moves: saves of work with notice, and delays.
 
-A record in phase `Noticed` goes on at its deadlines at the latest, as nobody in a copy of a cluster
-saves. A preemptor that has to wait before it preempts (`preemptionDelay`) is looked at again then.
+A record in phase `Noticed` continues at its deadlines at the latest, as no pod in a copy of a
+cluster saves. A preemptor that has to wait before it preempts (`preemptionDelay`) is looked at
+again then.
 """
 
 from __future__ import annotations
@@ -77,4 +78,4 @@ def _deadlines(record: Json) -> Iterator[Nanos]:
         try:
             yield parse_instant((victim.get("notice") or {}).get("deadline") or "")
         except InvalidInstant:
-            continue  # it was not told
+            continue  # it was not notified

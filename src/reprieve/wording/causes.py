@@ -1,6 +1,6 @@
 """The text about a reason with several causes once the cause is known, and what to do about it.
 
-Of the steps the first is told that has all of its values; the last needs those that whoever finds
+The first step that has all of its values is reported; the last one needs those that the finder of
 the cause always knows.
 """
 

@@ -1,6 +1,6 @@
 """Why a unit waits, in a sentence, with a next step and the place in the documentation.
 
-A sentence holds by itself; what more is said of it needs values (`Diagnosis.values`), and only what
+A sentence holds by itself; further details need values (`Diagnosis.values`), and only what
 has all of its values is stated. Instants are RFC 3339, amounts as people write them. The table in
 `docs/why-it-waits.md` is made of the same words.
 """
@@ -50,7 +50,7 @@ __all__ = [
 
 #: The reason of our own event about work that waits.
 WAITING: Final = "Waiting"
-#: What is stated of a unit that started, ended or is gone.
+#: What is stated of a unit that started, ended or was deleted.
 NO_LONGER: Final = "It waits no longer"
 _PAGE: Final = "docs/why-it-waits.md"
 _MOST_COUNTS: Final = 5  # of filters and rules that one sentence names
@@ -272,7 +272,7 @@ _IDLE: Final[Mapping[Reason, Words]] = {
         "Nothing has to be done.",
     ),
 }
-# What each rule says of those who are not preempted; other rules stand as they are.
+# What each rule states of candidates that are not preempted; other rules stand as they are.
 _STAYS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "leaving": "on its way out",
@@ -408,7 +408,7 @@ def anchor(plane: Plane, reason: Reason) -> str:
 def waiting_event(diagnosis: Diagnosis) -> EventText:
     """Return our own event about a unit that waits; its note begins with the reason's word."""
     note = f"{diagnosis.reason}: {sentence(diagnosis)}"
-    # The action tells one reason from another: events that are alike in it become one series.
+    # The action distinguishes reasons: events that are alike in it become one series.
     return EventText("Normal", WAITING, cut(note, _LONGEST_NOTE), diagnosis.reason.value)
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "spared_by",
 ]
 
-#: For whom work was preempted where room was wanted for nothing.
+#: For whom work was preempted where capacity was freed for no work.
 NOBODY: Final = "nobody"
 #: What stands in place of a plane where others request an eviction through the Eviction API.
 EVICTION: Final = "eviction"
@@ -134,7 +134,7 @@ def known_as(key: bytes, namespace: str, lineage: str) -> str:
     """Return what people of a namespace may know of work of another one.
 
     The number is the same whenever that work is meant, and another one in each namespace: without
-    the key nobody can tell that two numbers are the same work. An empty key gives none.
+    the key no one can determine that two numbers are the same work. An empty key gives none.
     """
     if not key:
         return "another tenant's work"

@@ -39,7 +39,7 @@ def pair_text(preemptor: str, victim: str, hold: Hold, times: tuple[int, int], w
     """Return who is held from whom until when.
 
     `times`: how often within the window, in nanoseconds, the first preempted the second, and the
-    second the first, which a strictly higher priority never lets happen.
+    second the first, which a strictly higher priority never allows.
     """
     until = f"the first does not preempt the second before {format_instant(hold.until)}"
     within = f"within {format_duration(window)}"

@@ -148,7 +148,7 @@ def conditions_after(
 ) -> list[Condition]:
     """Return the conditions to write after a step; `workload` is the one before it.
 
-    PhaseUpdated takes the step's event message, and its time moves with every phase change.
+    PhaseUpdated gets the step's event message, and its time moves with every phase change.
     MetricsAvailable is written when metrics fail, and turned True again over what stands there.
     """
     conditions = list(existing)

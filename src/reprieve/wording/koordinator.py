@@ -51,7 +51,7 @@ SUCCESS_PLUGIN: Final = "JobPreemptionSuccessPlugin"
 FAILURE_PLUGIN: Final = "JobPreemptionFailurePlugin"
 REJECT_PLUGIN: Final = "JobRejectPlugin"
 PREEMPTED: Final = "preempted"
-#: What scheduler-plugins tells members that wait in Permit.
+#: The message of scheduler-plugins to members that wait in Permit.
 OPTIMISTIC_REJECTION: Final = "optimistic rejection in PostFilter"
 
 _REASONS: Final[Mapping[JobReason, str]] = {

@@ -1,7 +1,7 @@
 """kube-scheduler's texts: conditions, events and messages of the scheduling plane, word for word.
 
-The engine says what happened in codes and sentences with parameters; here they become the texts of
-release 1.37 (specification, sections 4, 5, 7, 8, 9, 11, 12). `kep_messages` takes the words of
+The engine states what happened in codes and sentences with parameters; here they become the texts
+of release 1.37 (specification, sections 4, 5, 7, 8, 9, 11, 12). `kep_messages` uses the words of
 KEP-5710 where the two differ. Texts of single reasons are in `rejections`.
 """
 

@@ -46,7 +46,7 @@ NOT_GATED: Final = (
     "this pod was not held back at its creation, since no webhook was called; it runs without "
     "quota, and is ended after a minute"
 )
-#: Warning about pods that are gated and that nobody lets go.
+#: Warning about pods that are gated and that no controller ungates.
 NOT_LISTED: Final = (
     "this pod is held back and nothing starts it: the framework pod is not listed in "
     "integrations.frameworks, so that only pods of listed Deployments, StatefulSets and "

@@ -52,7 +52,8 @@ def cluster_queue_active(
         flavors: names of the ResourceFlavors that exist.
         checks: whether each AdmissionCheck that exists is active, by name.
         in_cycle: its cohort is above itself.
-        unsupported: AdmissionChecks that nobody here can answer, by name, and of what they are.
+        unsupported: AdmissionChecks that no controller here can answer, by name, and of what they
+            are.
         lost_topology: which Topology of a flavor is missing, empty for none.
     """
     if queue.terminating:

@@ -32,8 +32,8 @@ class SharingReason(StrEnum):
 class Sharing:
     """How the GPUs of a workload are shared.
 
-    `devices`: how many, by UUID, and `others`: how many pods beside its own, where an exporter says
-    so. `name`: the node whose GPUs are shared, or the resource that requests a share.
+    `devices`: how many, by UUID, and `others`: how many pods beside its own, where an exporter
+    states so. `name`: the node whose GPUs are shared, or the resource that requests a share.
     """
 
     reason: SharingReason

@@ -44,7 +44,7 @@ def answer_of_past(
     """Return why something waited; `again` decides on a sample's input and returns the outcome.
 
     Raises:
-        UsageError: the log cannot be read, does not go back that far, or does not know the unit.
+        UsageError: the log cannot be read, does not reach back that far, or does not know the unit.
     """
     names: set[str] = set()
 

@@ -3,7 +3,7 @@
 `arrival_s`, `gpus` and `duration_s` have to be there, in any order; `job`, `model`, `tenant`,
 `priority`, `checkpoint_s`, `save_s`, `restart_s`, `notice_s`, `busy_s`, `idle_s`, `required` and
 `preferred` may be. Empty cells of the latter state nothing. A job without an id of its own has the
-number of its line. `notice_s` is the notice that it requests before it is preempted, `busy_s`
+number of its line. `notice_s` is how long a notice it requests before it is preempted, `busy_s`
 for how long it uses its devices before it only holds them, `idle_s` after how long it uses them
 again, without which it never does. `required` and `preferred` name the level of domains that it
 requests, one of them.

@@ -1,7 +1,7 @@
 """The replay of jobs under one policy: events on a virtual clock, and decisions.
 
 What happens is an event: a job arrives, finishes, leaves its devices after it was displaced, may be
-a victim again because no rule spares another job any more, has waited for nodes for too long, uses
+tried again because a candidate is not spared any more, has waited for nodes for too long, uses
 its devices no more or again, or has been idle for its grace period. Events of one instant are
 applied together, in that order of kinds and then in the order in which they were made; then the
 `deciding.Decider` decides until that changes nothing: the quota engine's cycles, exactly as the

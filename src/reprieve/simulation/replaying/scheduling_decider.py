@@ -406,7 +406,7 @@ class SchedulingDecider:
         assert attempt.preemption is not None
         rules: dict[str, str] = {}
         for victim in attempt.plan.victims:
-            if victim.unit not in self._going:  # else it is preempted for another gang already
+            if victim.unit not in self._going:  # else it is preempted for another job already
                 rules.setdefault(victim.unit, victim.rule)
         self._going.update(rules)
         why = explanation_text(attempt.preemption.explanation)

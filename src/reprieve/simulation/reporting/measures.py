@@ -12,17 +12,17 @@ demand; jobs continue until all have finished.
 * completion: from the arrival until the last work is done; idle time after that does not count
 * lost: device-hours of progress that were undone, and those held without doing anything (restarts,
   last saves); over the whole replay
-* stranded: device-hours within the window that were free while a job waited that asked for no more
+* stranded: device-hours within the window that were free while a job waited that requested no more
   than was free: what fragmentation costs; with quotas, too, a job that has its quota; 0 where
   nothing is placed on nodes
 * preemptions: displacements; `most` of one job, `repeated` are jobs with more than one
-* told: displacements before which the job was told, and how many of them ended saved; spared:
-  device-hours of progress that would have been undone at the moment of these notices
+* notified: displacements before which the job was notified, and how many of them ended saved;
+  spared: device-hours of progress that would have been undone at the moment of these notices
 * urgent wait: the wait of the jobs of the highest priority
 * unused: device-hours that jobs held without using them, over the whole replay; reclaimed: those
-  for which jobs that were preempted for being idle would have gone on so, had they stayed
+  for which jobs that were preempted for being idle would have stayed so, had they not been evicted
 * served: jobs for which idle ones were preempted; reclaimed_by: those that got devices at the
-moment at which idle work left some, whoever that was for, and how long half of them had waited at
+moment at which idle work left some, for whichever job, and how long half of them had waited at
 most by then
 * asked: jobs that request a domain; together: the share of their starts with all pods in one domain
   of the level that they request; their wait is that of these jobs

@@ -53,7 +53,7 @@ from reprieve.web.records.judged import Opened, Unopened
 
 __all__ = ["Mirror", "Watched"]
 
-#: How long a Lease is renewed before that is told.
+#: How long a Lease is renewed before that is reported.
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _RENEWALS: Final = 10 * SECOND
 

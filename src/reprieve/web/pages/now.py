@@ -12,7 +12,7 @@ who may not know), `others` (what those hold whose work is not shown), `counts`,
 (preemptions, units, spared, lostDeviceSeconds), `levels` (labels of the topology), `unseen`,
 and of the past `sampled`: when what is shown was seen.
 
-A total does not disclose the work of one tenant only where at least three tenants hold. Source:
+A total hides the work of a single tenant only where at least three tenants hold. Source:
 specification of the page, "Login".
 """
 

@@ -1,8 +1,8 @@
 """What PodDisruptionBudgets allow while pods come, run and leave.
 
 A budget is left as it was found until one of its pods changes, and for good where the cluster's
-own controller could not tell (`SyncFailed`). An empty selector matches every pod of the namespace,
-a missing one none. Source: `kubeworld.controllers.budgets`.
+own controller could not determine it (`SyncFailed`). An empty selector matches every pod of the
+namespace, a missing one none. Source: `kubeworld.controllers.budgets`.
 """
 
 from __future__ import annotations

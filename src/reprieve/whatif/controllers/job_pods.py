@@ -1,10 +1,10 @@
 """The pods of what is queued: made when it is released, deleted when it is stopped.
 
-A Job has as many pods as it may run at a time, and replaces those that go. Of every other kind the
-pods are made once, from its row of the table of jobs, as its own controller would make them in the
-end, and one that is lost is made anew as it was; how they are owned in between does not matter to a
-decision. What is suspended holds all that stands under it. A kind that is stopped states that
-nothing of it runs any more when its last pod is gone, as its row asks.
+A Job has as many pods as it may run at a time, and replaces those that are lost. Of every other
+kind the pods are made once, from its row of the table of jobs, as its own controller would make
+them in the end, and one that is lost is made anew as it was; how they are owned in between does not
+matter to a decision. What is suspended holds all that stands under it. A kind that is stopped
+states that nothing of it runs any more when its last pod is deleted, as its row requires.
 
 Source: `kubeworld.controllers.jobs`; specification of the quota plane, section 10.2.
 """
@@ -87,7 +87,7 @@ class JobPods:
     def replace(self, kind: JobKind, job: Json | None, pod: Json) -> None:
         """Make a pod anew that its job has lost; of a listed Job its number identifies it.
 
-        Without a `job` its kind is not listed, and it is taken to be there.
+        Without a `job` its kind is not listed, and it is assumed to exist.
         """
         if facts_of(pod).over or (job is not None and not self._replaces(kind, job)):
             return

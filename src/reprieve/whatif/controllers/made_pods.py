@@ -4,7 +4,7 @@
    with more the plan is not made, and what requests them is named with its place.
 2. Work that the cluster holds already gets 20,000 in place of those that it lacks; what lacks more
    than are left gets none, with a warning. A tenant who stores a set of a thousand million
-   replicas, which no cluster fills, so spoils nobody's plan.
+   replicas, which no cluster fills, so spoils no other tenant's plan.
 
 Source: specification of explanations and plans; the bound is ours, four times the largest gang that
 the project is measured with.

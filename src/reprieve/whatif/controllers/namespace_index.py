@@ -1,7 +1,7 @@
 """Who owns what in a namespace, read from a cluster's lists when something changes there.
 
 Owners stand in the namespace of what they own, or in none. Most namespaces of a large cluster do
-not change in a run, and reading the owners of all pods takes as long as deciding about them.
+not change in a run, and reading the owners of all pods needs as long as deciding about them.
 Lists come by name, which is random for what controllers make: what is older, or was written
 earlier, counts as made first.
 

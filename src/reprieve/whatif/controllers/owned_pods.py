@@ -75,7 +75,7 @@ class Tally:
         succeeded: those that succeeded.
         names: of all of them, with whether each is ready, leaving or not.
         chosen: how many pods of an indexed Job stand for an index: active ones, or over.
-        losses: how often one went, or was ready no more, or let its index go.
+        losses: how often one was deleted, was ready no more, or gave up its index.
     """
 
     pods: int = 0
@@ -150,7 +150,7 @@ def facts_of(pod: Json) -> PodFacts:
 
 
 class OwnedPods:
-    """The index. It is told of every object that has owners, or may be one, before and after."""
+    """The index. It is given every object that has owners, or may be one, before and after."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay

@@ -85,7 +85,7 @@ class ReplicaPods:
     def _deployment(self, owner: Json) -> None:
         """Make its ReplicaSet; one that has any is left to what its controller did before."""
         if owner["spec"].get("paused"):
-            return  # its controller rolls nothing out until it is let go
+            return  # its controller rolls nothing out until it is resumed
         uid = owner["metadata"]["uid"]
         known = self._overlay.all(_REPLICA_SETS)
         if any(ref["uid"] == uid for each in known for ref in _owners(each)):

@@ -1,18 +1,18 @@
 """Stand-ins: what other controllers would do, as far as a decision depends on it.
 
-1. Jobs, and every kind of the table of jobs with a suspend field: once it is let go its pods are
-   made of its templates, and when it is stopped or deleted they go. Pods that go are replaced.
-   So do ReplicaSets, StatefulSets and LeaderWorkerSets, with or without a queue; a Deployment gets
-   its ReplicaSet.
-2. The kubelet: a pod that gets a node runs and is ready; one that is deleted is gone after a
-   second, or its grace period where that is shorter: few use it up, and to a decision it is room on
-   its way.
+1. Jobs, and every kind of the table of jobs with a suspend field: once it is released its pods are
+   made of its templates, and when it is stopped or deleted they end. Pods that are lost are
+   replaced. So do ReplicaSets, StatefulSets and LeaderWorkerSets, with or without a queue; a
+   Deployment gets its ReplicaSet.
+2. The kubelet: a pod that gets a node runs and is ready; one that is deleted has ended after a
+   second, or its grace period where that is shorter: few use it up, and to a decision it is
+   capacity on its way.
 3. The garbage collector: what loses its last owner is deleted.
 4. The disruption controller: what PodDisruptionBudgets allow follows their pods.
-5. Device claims: a pod that asks by template gets one, and gives it back when it is gone.
+5. Device claims: a pod that requests one by template gets one, and gives it back when it has ended.
 
-What nobody touched during the run is left as it was found. Source: the controllers of Kubernetes
-1.37; specification of the quota plane, section 10.2.
+Objects that no write touched during the run are left as they were found. Source: the controllers of
+Kubernetes 1.37; specification of the quota plane, section 10.2.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PACE: Final = SECOND // 1000
 _ENDS_WITHIN: Final = 1  # seconds, unless the grace period is shorter
 _DEPTH: Final = 10  # of owners above a pod
 _TRACKING: Final = "batch.kubernetes.io/job-tracking"
-_THERE: Final[Json] = {"metadata": {}}  # an owner that is not gone
+_THERE: Final[Json] = {"metadata": {}}  # an owner that exists
 _DELETED: Final = b'"deletionTimestamp"'
 
 
@@ -116,7 +116,7 @@ class StandIns:
             now = self._clock.monotonic()
             if self._timers and self._timers[0][0] <= now:
                 heapq.heappop(self._timers)[2]()
-                # One after the other, as nodes do: whoever waits sees each by itself.
+                # One after the other, as nodes do: what waits sees each by itself.
                 await self._clock.sleep(_PACE)
                 continue
             self._woken.clear()

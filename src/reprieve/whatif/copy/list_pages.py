@@ -2,7 +2,7 @@
 
 A list is of the moment at which its first page was requested, whatever is written until the last
 one: later pages hold what was there by then. A page is joined when it is requested: fifty thousand
-pods at once are a copy of a hundred megabytes, and memory that the next copy cannot take over.
+pods at once are a copy of a hundred megabytes, and memory that the next copy cannot reuse.
 
 Source: the API conventions of Kubernetes, retrieving large results sets in chunks.
 """

@@ -1,11 +1,11 @@
 """An API server in memory: what a cluster holds, and what would be written on top of it.
 
-It answers as an API server does, as far as the planes go: lists, watches, objects, creation,
+It answers as an API server does, as far as the planes need it: lists, watches, objects, creation,
 replacement, patches (merge, strategic, apply), the status and scale subresources, bindings,
 evictions and deletion with preconditions, grace periods and finalizers. Nothing leaves it: every
-write stays here and is told to the watches. A plane reaches it through `OverlayWire`, what stands
+write stays here and is sent to the watches. A plane reaches it through `OverlayWire`, what stands
 in for other controllers through `create`, `change` and `delete`. What becomes of an object by a
-write is told by `kubeworld.writes`.
+write is determined by `kubeworld.writes`.
 
     overlay = Overlay(snapshot, clock)
     client = Client(Transport(OverlayWire(overlay), clock))
@@ -92,7 +92,7 @@ class Overlay:
 
     Attributes:
         history: every change, in order; events and leases apart.
-        asked: paths of objects that were asked for and are not part of the snapshot.
+        asked: paths of objects that were requested and are not part of the snapshot.
         subscribers: called with each change, after it was stored.
         admission: what webhooks make of an object that is created.
     """
@@ -235,7 +235,7 @@ class Overlay:
         """Store a new object, and return it as it is stored.
 
         Raises:
-            Refused: the name is taken.
+            Refused: the name is in use.
         """
         key = (resource.group, resource.plural)
         if key not in self._tables:

@@ -3,7 +3,7 @@
 1. Pods and groups that are submitted, and pods of submitted templates, get `preemptionPolicy:
    Never`.
 2. Every ClusterQueue preempts no work, neither its own work nor that of its cohort. That is set
-   after the cluster has come to rest, so that what was there has taken whom it may take.
+   after the cluster has come to rest, so that what was there has preempted what it may preempt.
 
 Source: the API's `preemptionPolicy`; specification of the quota plane, section 6.
 """

@@ -19,7 +19,7 @@ from reprieve.whatif.snapshots.snapshot import Listed
 
 __all__ = ["Table", "table_of", "typed"]
 
-#: Kinds whose status is a part of them, where no discovery document is there to tell.
+#: Kinds whose status is a part of them, where no discovery document states it.
 _WITHOUT_STATUS: Final = {
     (door.api_version.partition("/")[0], "podgroups")
     for door in DOORS

@@ -82,7 +82,7 @@ class _Lines(Body):
     """The lines of a watch, as they come; it never ends by itself.
 
     New objects come one after the other, as controllers make them: what is made first is decided
-    about first, whatever its uid. What is said of an object once it is there comes before the next
+    about first, whatever its uid. The changes of an object once it is there come before the next
     new one, as far as it was written before.
     """
 

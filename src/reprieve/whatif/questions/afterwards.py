@@ -2,11 +2,11 @@
 
 Of what starts because others are preempted, the pods that would start without are those placed by
 the same planes when preemption is switched off (`whatif.copy.sparing`); where none is, as many as
-the engine lets start when it is asked with fewer. What a queue borrows is what the quota plane
+the engine starts when fewer are requested. What a queue borrows is what the quota plane
 wrote into its status at the end.
 
-What is missing without them is what the engine says of it then. A queue of the same cohort takes
-back what is borrowed where it may reclaim and has not used all of its own.
+What is missing without them is what the engine states of it then. A queue of the same cohort
+reclaims what is borrowed where it may reclaim and has not used all of its own.
 
 Source: specification of the quota plane, sections 3, 6 and 9.
 """
@@ -32,7 +32,7 @@ _COHORTS: Final = ("kueue.x-k8s.io", "cohorts")
 def with_undisturbed(answer: Answer, spared: Answer) -> Answer:
     """Return the answer with the pods that start without victims; `spared`: with none allowed."""
     if spared.victims:
-        return answer  # somebody went nevertheless: nothing can be stated
+        return answer  # some work was preempted nevertheless: nothing can be stated
     known = {(each.kind, each.namespace, each.name): each for each in spared.outcomes}
     return answer.judged_again(
         tuple(

@@ -53,8 +53,8 @@ class Displaced:
     Of a Workload it is the job that is named, if it has one. `plane` chose it by `rule`; `amounts`
     are its devices by resource. `saved`: its last checkpoint since it started, None without one.
     `in_turn`: not for what was submitted, but for who was preempted for that. `reported`: when it
-    would be told before it is evicted, `goes_by`: when it is evicted then at the latest; None for
-    no notice.
+    would be notified before it is evicted, `goes_by`: when it is evicted then at the latest; None
+    for no notice.
     """
 
     kind: str
@@ -84,7 +84,7 @@ class Placed:
 class Borrowed:
     """What a ClusterQueue uses over its nominal quota afterwards; `cpu` in milli units.
 
-    `reclaimers`: the ClusterQueues of its cohort that lend it and may take it back.
+    `reclaimers`: the ClusterQueues of its cohort that lend it and may reclaim it.
     """
 
     cluster_queue: str
@@ -116,8 +116,8 @@ class Outcome:
     `waiting`: kind and name of what waits, a Workload, PodGroup or pod. `pods`: how many it has and
     how many have a node, as far as they are placed here; `pods_asked`: how many it requests where
     it is admitted with fewer. `pods_without_victims`: how many would start without preemption;
-    None where nobody has to, or it was not asked. `asks`: what its
-    pods request; `short`: what of that is missing without preemption, by resource.
+    None where no work has to be preempted, or it was not computed. `asks`: what its pods request;
+    `short`: what of that is missing without preemption, by resource.
     `pods_on_empty_cluster`: of what never fits, how many have a node where no other work's work is.
     `estimate`: when it starts at the latest; `idle`: why no idle work is preempted for it.
     `written`: what changes that would help are in the manifests.

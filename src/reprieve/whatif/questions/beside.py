@@ -2,7 +2,7 @@
 
 Each thing submitted that waits has an estimate, or why there is none; so has what starts once
 others have been preempted. What decides about the whole cluster again (how narrowly; ends of
-declared run times) is left out once that has taken so many seconds of processor time.
+declared run times) is left out once that has used so many seconds of processor time.
 
 Source: start estimates and fragility as `whatif.questions.estimating` and
 `whatif.questions.fragility` define them.
@@ -50,7 +50,7 @@ _DEFAULT_GRACE: Final = 30
 def affordable(of_one: float) -> float:
     """Return how long questions may last, if one decision uses so many seconds of CPU.
 
-    Nothing where one decision takes too much of it: an answer is not to take several times as long.
+    Nothing where one decision uses too much of it: an answer is not to last several times as long.
     """
     return LONGEST_ASKING if of_one * 2 <= LONGEST_ASKING else 0.0
 

@@ -1,10 +1,10 @@
 """Writes a change that a plan names into the queried manifests, as a person would.
 
-Of a job the paths within its Workload mean the job's own fields, and what is said of a pod is meant
-for the pods of its templates; a priority class of a gang is that of the group and of all its pods.
-What the API server has filled in because of a class that is no longer named is evicted with it. Not
-everything can be written: of some kinds the pods are described by another object, or in fields of
-their own.
+Of a job the paths within its Workload mean the job's own fields, and what is stated of a pod is
+meant for the pods of its templates; a priority class of a gang is that of the group and of all its
+pods. What the API server has filled in because of a class that is no longer named is evicted with
+it. Not everything can be written: of some kinds the pods are described by another object, or in
+fields of their own.
 
 Source: `Fix` of the engine's diagnosis; specification of the quota plane, sections 10.1 and 10.2.
 """
@@ -28,7 +28,7 @@ _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _POD_SET: Final = "spec.podSets["
 _ANY: Final = ("", "*")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-#: What admission takes from the priority class.
+#: What admission copies from the priority class.
 _OF_CLASS: Final = ("priority", "preemptionPolicy")
 
 

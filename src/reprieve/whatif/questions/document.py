@@ -1,7 +1,7 @@
 """An answer as a document: the shape of `-o json`, and its schema.
 
 The schema in `docs/plan.schema.json` is made of these structs; a test compares. A field is never
-taken away or given another meaning under the same `version`.
+removed or given another meaning under the same `version`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class VictimDocument(_Struct, frozen=True):
 
     `plane` chose it by `rule`, and `why` states that in words; `amounts`: its devices by resource.
     `saved`: when it was saved last since it started, empty where it was not. `inTurn`: it is
-    preempted for another victim, which waits again. `toldAt`: when it would be told before,
+    preempted for another victim, which waits again. `toldAt`: when it would be notified before,
     `goesBy`: when it is evicted at the latest then; empty without notice.
     """
 
@@ -135,9 +135,9 @@ class HolderDocument(_Struct, frozen=True):
 class OutcomeDocument(_Struct, frozen=True):
     """What becomes of one thing submitted; the verdict is null where no plane decides about it.
 
-    `podsWithoutVictims` would start without preemption; null where nobody has to. `requests`:
-    quantities of all its pods by resource; `missing`: what of that is not free for it, so that
-    others are preempted.
+    `podsWithoutVictims` would start without preemption; null where no work has to be preempted.
+    `requests`: quantities of all its pods by resource; `missing`: what of that is not free for it,
+    so that others are preempted.
     `podsAsked`: of a job that is admitted with fewer pods than it requests; else null.
     `podsOnEmptyCluster` would start where no other work's work is; null but for what never fits.
     `estimate`: of what waits, and of what starts once others have been preempted;
@@ -187,7 +187,7 @@ class FragileDocument(_Struct, frozen=True):
 class BorrowedDocument(_Struct, frozen=True):
     """What a ClusterQueue uses over its nominal quota afterwards: quantities by resource.
 
-    `reclaimers`: the ClusterQueues that lend it and may take it back.
+    `reclaimers`: the ClusterQueues that lend it and may reclaim it.
     """
 
     cluster_queue: str
@@ -216,8 +216,8 @@ class PlanDocument(_Struct, frozen=True):
     """The answer of `reprieve plan`; the verdict is that of the worst thing submitted.
 
     `complete` is false where the copy did not come to rest within half an hour of its own time.
-    Nothing is ever reserved. `fragile`: null where it is not, or it was not asked. `inVain`: if it
-    were submitted the victims would be evicted, and nothing of it would start.
+    Nothing is ever reserved. `fragile`: null where it is not, or it was not computed. `inVain`: if
+    it were submitted the victims would be evicted, and nothing of it would start.
     """
 
     version: str

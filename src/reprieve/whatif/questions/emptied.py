@@ -1,7 +1,7 @@
 """A cluster as it would be without any work, on which is decided what never fits.
 
-What runs on every node stays, and so do devices that it uses; all else is gone, and claims that
-somebody may use again have no devices.
+What runs on every node stays, and so do devices that it uses; all else is removed, and claims that
+other pods may use again have no devices.
 
 Source: the design's "Processes and time".
 """
@@ -78,7 +78,7 @@ def emptied(snapshot: Snapshot) -> Snapshot:
 def _unused(claim: bytes, namespace: str, stays: Collection[tuple[str, str]]) -> bytes:
     """Return a claim that has devices no more, unless a pod that stays uses them.
 
-    One that cannot be read is left as it is: the planes tell of it.
+    One that cannot be read is left as it is: the planes report it.
     """
     try:
         status = _CLAIM.decode(claim).status

@@ -2,17 +2,17 @@
 
 1. waiting helps, as the engine has decided: until that instant
 2. those that are preempted have ended: their grace periods
-3. what holds room states how long it runs: the cluster is decided about once more without all that
-   has ended by an instant, the first that does being found by halving
+3. what holds capacity states how long it runs: the cluster is decided about once more without all
+   that has ended by an instant, the first that does being found by halving
 4. similar work waited: a bound from at least 29 of them (`engine.diagnosis.estimates`)
 
-A plan and an explanation ask the same of the same work, so that they tell the same. Of what is
-there already, similar waits are only those that were longer than it has waited until now. What was
-preempted before has no estimate from measured waits: first waits are measured.
+A plan and an explanation run the same queries about the same work, so that they report the same. Of
+what is there already, similar waits are only those that were longer than it has waited until now.
+What was preempted before has no estimate from measured waits: first waits are measured.
 
-An instant holds if nobody who comes later is before it. Each question of 3 is a decision about the
-whole cluster: there are at most five, and fewer where they take long; the end that is named does
-in any case.
+An instant holds if no work that arrives later precedes it. Each question of 3 is a decision about
+the whole cluster: there are at most five, and fewer where they last long; the end that is named
+does in any case.
 
 Source: the design's "Why work waits"; start estimates only where something was measured or stated.
 """
@@ -49,7 +49,7 @@ __all__ = [
     "waiting_workload",
 ]
 
-#: Whether what is asked about starts on this cluster.
+#: Whether the queried work starts on this cluster.
 Starts = Callable[[Snapshot], Awaitable[bool]]
 
 #: What waits at all has waited longer than instants are exact.
@@ -85,7 +85,7 @@ def waiting_pod(
     Args:
         pod: the pod.
         group: what all pods of its PodGroup request, which start together.
-        uids: of all that is asked about, itself and its members.
+        uids: of all queried work, itself and its members.
         at: the instant until which it has waited; None: it is only submitted.
     """
     spec = pod["spec"]
@@ -136,7 +136,7 @@ async def estimated(
     Args:
         snapshot: the cluster.
         diagnosis: why it waits.
-        waiter: what waits; None where its pods are not there.
+        waiter: the pending work; None where its pods are not there.
         starts: decides about it once more, on another cluster; it may refuse to.
         over: whether there is no time for that any more.
     """
@@ -148,7 +148,7 @@ async def estimated(
         try:
             return await starts(other)
         except (UsageError, Undecided):
-            return False  # with that room others would make more pods than there may be, state
+            return False  # with that capacity others would make more pods than there may be, state
 
     own = frozenset[str]() if waiter is None else waiter.alike.but
     found = await by_run_times(snapshot, starts_there, over, own)
@@ -190,8 +190,8 @@ async def by_run_times(
 ) -> Estimate | None:
     """Return by when enough holders have ended, as far as they state how long they run.
 
-    None where it does not do that all of it has ended, nobody states, or there is no time to ask.
-    `but`: uids of what is asked about, whose own end helps it nothing.
+    None where it does not start after all of it has ended, no end is stated, or no time is left for
+    a query. `but`: uids of the queried work, whose own end helps it nothing.
     """
     ends = [each for each in declared_ends(snapshot) if but.isdisjoint(each.uids)]
     low, high, asked = 0, len(ends) - 1, 0

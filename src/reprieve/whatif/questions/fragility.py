@@ -6,11 +6,11 @@ It is decided about again on the same cluster with less free, in two places:
 2. in its ClusterQueue, of a flavor that it has been given
 
 What is looked for is the smallest amount that changes the verdict or who is preempted, by halving
-up to what one of its pods requests; beyond that it is not called fragile. Halving takes for granted
-that less free is never easier. Amounts go by devices, else by cores, else by whole pods.
+up to what one of its pods requests; beyond that it is not called fragile. Halving assumes
+that less free is never easier. Amounts are counted in devices, else in cores, else in whole pods.
 
 Source: the API's `status.allocatable` of nodes; Kueue's nominal quota, of which less is the same as
-somebody else's use.
+use by other work.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _on_nodes(run: Run, answer: Answer) -> Iterator[_Place]:
         if change.kind == (PODS.group, PODS.plural) and change.old is None and change.new
     }
     pods = [pod for pod in _pods_on(run, names) if pod["spec"]["nodeName"] in names]
-    # Somebody else's may have the same name in another namespace.
+    # Another owner's pod may have the same name in another namespace.
     asked = [
         pod for pod in pods if pod["metadata"]["name"] in mine and pod["metadata"]["uid"] in made
     ]

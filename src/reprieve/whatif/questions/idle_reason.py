@@ -1,8 +1,7 @@
 """Why no idle work is preempted for something that waits elsewhere: for nodes, or for its quota.
 
-Asked of the idle plane of a run, as it was at its end: by what the operator measured last, and of
-no exporter. Work that did not opt in has no GpuWorkload, and is not
-evicted for it.
+Queried from the idle plane of a run, as it was at its end: by what the operator measured last, and
+of no exporter. Work that did not opt in has no GpuWorkload, and is not evicted for it.
 
 Source: specification of the idle plane, sections 11, 14 and 17.
 """

@@ -89,7 +89,7 @@ class _Reading:
         kind = self._kinds.get((group, obj["kind"]))
         if obj["kind"] == "Pod":
             if self._group_name(obj) in self._group_names():
-                return None  # its group is told
+                return None  # its group is reported
             return self._judged(obj, [self._now(obj) or obj], 1, victims)
         if (group, obj["kind"]) == (_GROUPS[0], "PodGroup"):
             return self._group(obj, victims)

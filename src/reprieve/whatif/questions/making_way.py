@@ -1,16 +1,13 @@
 """Who was preempted in a run: for what was submitted, and in turn since it came.
 
-1. Victims are those of the plans that were made for what was submitted, and went.
-2. Who was preempted and waits again may have others preempted for it, and these again: the cluster
-was
-   at rest before the submission, so that this comes of it, too. It is the same work where it is
+1. Victims are those of the plans that were made for what was submitted, and were evicted.
+2. A victim that waits again may have others preempted for it, and these again: the cluster was at
+   rest before the submission, so that this comes of it, too. It is the same work where it is
    the same object, or has the same one above it, as a pod that is made again.
 3. So does what others, who waited before, have had preempted since then: what moved has given them
-room,
-   or taken it. What the idle plane frees for no work in particular is not named.
+   capacity, or used it. What the idle plane frees for no work in particular is not named.
 4. A pod that was made anew during the run for one that was preempted, and is preempted itself, is
-not named
-   besides: it was nobody's work yet, and on the cluster it would have another name.
+   not named besides: it was no one's work yet, and on the cluster it would have another name.
 
 Source: the design's "Intent log and executor"; specification 12.
 """

@@ -1,10 +1,10 @@
 """From what is submitted to the whole answer: the run, why what waits does, and what would help.
 
-What waits is asked of the planes themselves, as they were when the run ended: the dominant reason,
-and the changes that let it start when the engine decides again. Where several planes decide, of
-these only those are told with which all of them let it start (`whatif.questions.verifying`). If it
-would wait on the same cluster with no other work's work on it, too, it never fits: that is decided
-by another run.
+Pending work is queried from the planes themselves, as they were when the run ended: the dominant
+reason, and the changes with which it starts when the engine decides again. Where several planes
+decide, only those of these changes are reported with which it starts under all of them
+(`whatif.questions.verifying`). If it would wait on the same cluster with no other work's work on
+it, too, it never fits: that is decided by another run.
 
 Source: the design's "Processes and time"; the reasons are those of `engine.diagnosis.reasons`.
 """
@@ -79,7 +79,7 @@ async def planned(
     Raises:
         Undecided: the planes did not get ready, or the caller may not list what they decide on.
         UsageError: what is stored of their settings is not accepted, the API server could not read
-            what is submitted, or it would take none of its pods.
+            what is submitted, or it would accept none of its pods.
     """
     if SCHEDULING in deciders.options.controllers:
         _require(snapshot, NODES)

@@ -10,7 +10,7 @@ Similar is:
 
 Of one size class are amounts of the same resource (devices, else cpu) between the same powers of
 two. Left out is whose first wait cannot be read any more: Workloads that were evicted, pods that a
-queue held back, and pods of every node. What is gone from the cluster is not known.
+queue held back, and pods of every node. What is deleted from the cluster is not known.
 
 Source: Kueue's and Kubernetes' conditions; specification of explain and plan, start estimates.
 """
@@ -49,7 +49,7 @@ SizeClass = tuple[str, int]
 class Alike:
     """What similar work has in common; `place`: a ClusterQueue, or a scheduler's name.
 
-    `but`: uids that are not counted, of what is asked about.
+    `but`: uids that are not counted, of the queried work.
     """
 
     place: str

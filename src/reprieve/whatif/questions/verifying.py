@@ -3,11 +3,11 @@
 A plane tries a change alone: with it work has its quota, and then its pods may find no node. Where
 more than one plane decides, the manifest is changed so and planned again:
 
-1. with it the work starts: the change is told, with how many are preempted then
-2. it does not: the change is not told
+1. with it the work starts: the change is reported, with how many are preempted then
+2. it does not: the change is not reported
 3. to wait is no change of a manifest, and stays where it was
 4. what cannot be written, or not be decided, comes behind those
-5. what there was no time to try comes last, and never first: alone it is not told
+5. what there was no time to try comes last, and never first: alone it is not reported
 
 At least one is tried, and `MOST_DECISIONS` of all that waits at most.
 

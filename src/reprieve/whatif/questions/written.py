@@ -43,7 +43,7 @@ def with_written(run: Run, answer: Answer) -> Answer:
 def written_by(fix: Fix, submitted: Sequence[Json]) -> tuple[Written, ...]:
     """Return the fields that a change writes, each once; none where nothing can be written.
 
-    `submitted`: a pod, a job, or a group with its pods, of which the same fields are told once.
+    `submitted`: a pod, a job, or a group with its pods, of which the same fields are stated once.
     """
     try:
         changed = changed_by(fix, submitted)

@@ -1,9 +1,9 @@
 """Names that disclose nothing: an HMAC of each, under a key that is never kept.
 
 The same name is the same pseudonym everywhere in one snapshot, so that references, labels and
-selectors mean what they meant, and no pseudonym can be told from another snapshot's. What the API
+selectors mean what they meant, and no pseudonym can be related to another snapshot's. What the API
 itself states stays: words of enumerations, quantities, instants, and the names of well-known
-resources and labels. Whatever is not known to be such a word is taken for a name; messages are
+resources and labels. Whatever is not known to be such a word is treated as a name; messages are
 left out. What depends on the order or the form of names (ties, names made of names) may be decided
 otherwise than in the cluster.
 """

@@ -3,9 +3,9 @@
 The JSON of an object is parted at its quotes. Objects with the same keys, numbers and brackets are
 of one shape; what differs between them is a column for each place. Of a column with repeated values
 each value stands once, with the numbers of the rows that have it; one that is like an earlier one
-names it, and of one that begins as another does only the rest stands. How values stand is told by
-`values`. Tens of thousands of pods of a few templates get small like this, and the file stays JSON
-to be looked at. Source: of the form, what `reprieve snapshot` writes: 50,000 pods in 1.5 MiB.
+names it, and of one that begins as another does only the rest stands. How values stand is defined
+by `values`. Tens of thousands of pods of a few templates get small like this, and the file stays
+JSON to be looked at. Source: of the form, what `reprieve snapshot` writes: 50,000 pods in 1.5 MiB.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _shape(around: Sequence[str], rows: Sequence[Sequence[str]]) -> Shape:
 
 
 def _columns(columns: Sequence[tuple[str, ...]]) -> Iterator[Column]:
-    # By what rows say, and by whole columns: the number of the first that is like that.
+    # By the contents of rows, and by whole columns: the number of the first that is like that.
     known: dict[tuple[int, ...], int] = {}
     whole: dict[tuple[str, ...], int] = {}
     repeated = [2 * len(set(column)) <= len(column) for column in columns]

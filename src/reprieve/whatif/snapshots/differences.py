@@ -1,8 +1,8 @@
 """What one snapshot holds otherwise than another, and the same change to a cluster at rest.
 
 Until it came to rest the planes have written to the cluster: of an object that is there in both
-snapshots only the fields are changed that differ between these, lists as a whole. What is gone
-takes nothing with it and is not replaced: its controllers are taken not to miss it.
+snapshots only the fields are changed that differ between these, lists as a whole. What was deleted
+removes nothing else and is not replaced: its controllers are assumed not to miss it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reprieve.whatif.snapshots.snapshot import KindKey, Snapshot
 
 __all__ = ["Changes", "changed", "differences"]
 
-#: An object before and after, by kind, namespace and name; None after: it is gone.
+#: An object before and after, by kind, namespace and name; None after: it was deleted.
 Changes = Mapping[KindKey, Mapping[tuple[str, str], tuple[bytes, bytes | None]]]
 
 

@@ -2,7 +2,7 @@
 
 For kinds that are decoded into structs these are the structs' fields, for jobs the fields that
 their row of the table names and those of a pod template. Nothing else passes: no environment, no
-images, arguments or secrets, and of annotations those alone that somebody here reads.
+images, arguments or secrets, and of annotations only those that some code here reads.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ READ_ANNOTATIONS: Final = (
     "storageclass.kubernetes.io/is-default-class",
     "leaderworkerset.sigs.k8s.io/",
 )
-#: Never kept, whatever reads it: what people put secrets into, and what weighs the most.
+#: Never kept, whatever reads it: where users store secrets, and what weighs the most.
 _NEVER: Final = frozenset(
     (
         "args",

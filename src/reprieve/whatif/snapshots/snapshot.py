@@ -1,6 +1,6 @@
 """What was read of a cluster at one instant: lists as bytes, and what could not be read.
 
-Objects stay the bytes that the API server sent until somebody changes them: fifty thousand pods are
+Objects stay the bytes that the API server sent until a write changes them: fifty thousand pods are
 decoded once, by the plane that reads them, into the few fields that it needs.
 """
 

@@ -1,6 +1,6 @@
 """A snapshot in a file: what is read of a cluster and nothing else, for `plan`, `explain` and bugs.
 
-The file is JSON in gzip, so that anybody can look at what he hands out. It states its format, its
+The file is JSON in gzip, so that any user can read what they hand out. It states its format, its
 version and which version of the program wrote it; one of a version to come is refused, and so is
 one that was damaged. Objects stand as `pruning` leaves them: since version 2 as `columns`, whose
 values have a form of their own since version 3, and in version 1 one after the other. All are read.

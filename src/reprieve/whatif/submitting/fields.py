@@ -1,8 +1,8 @@
 """Fields of unvalidated documents: the types that the API gives them, and the refusal.
 
 What decides about pods is read by the structs of `api`, and some of it, in this folder, as plain
-mappings; both have to be able to read what is submitted. A refusal says where the document stands,
-which object it is, the path of the field, what stands there and what is accepted.
+mappings; both have to be able to read what is submitted. A refusal states where the document
+stands, which object it is, the path of the field, what stands there and what is accepted.
 
 Source: the core API's types of pods, templates and metadata; numbers are int32 there.
 """

@@ -1,9 +1,9 @@
 """The query to the API server about a document that names something of the same file.
 
-The server judges each document as if the others were not there. So a pod, or a PodGroup, is asked
-about without the PriorityClass, RuntimeClass and ServiceAccount that an earlier document creates,
-and is taken with them, and without what admission made of their absence. Without a class of its own
-it is taken as the PriorityClass of an earlier document has it that is every pod's.
+The server judges each document as if the others were not there. So the query about a pod, or a
+PodGroup, omits the PriorityClass, RuntimeClass and ServiceAccount that an earlier document creates;
+the document is used with them, and without what admission made of their absence. Without a class of
+its own it gets the PriorityClass of an earlier document that is every pod's.
 
 What a later document creates is not there yet when the server judges: it refuses then, as it would.
 

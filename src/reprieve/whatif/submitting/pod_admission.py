@@ -1,16 +1,16 @@
 """Whether the API server would accept the pods that jobs describe, before they are made.
 
-A job with a pod template that no admission lets pass is stored, and never has a pod. So
+A job with a pod template that admission never accepts is stored, and never has a pod. So
 
 1. a PriorityClass or RuntimeClass that a template names has to be in the cluster, or in the same
    submission: the plugins Priority and RuntimeClass refuse pods that name another one
 2. with an API server, one pod of each template is created in a dry run, as its controller's, so
    that quotas of the namespace, limits, policies and webhooks answer themselves
-3. of those that it takes, all pods of the submission are counted against what the quotas of the
+3. of those that it accepts, all pods of the submission are counted against what the quotas of the
    namespace have left (`pod_quotas`), where these may be listed
 
-That ends a plan only where no pod can ever be made. A quota of the namespace that lets fewer pods
-be made for now, or none, is told beside the plan, and not at all of who waits in a queue, as its
+That ends a plan only where no pod can ever be made. A quota of the namespace that allows fewer pods
+for now, or none, is reported beside the plan, and not at all for work that waits in a queue, as its
 victims may free it. Nothing is learnt by who may not create pods, of a template
 that names what the same submission creates, and where a pod is not valid, since the controllers of
 some kinds complete their templates first.
@@ -51,14 +51,14 @@ from reprieve.whatif.submitting.unjudged import Kinds
 
 __all__ = ["check_classes", "dry_run_pods"]
 
-#: Every API server makes these itself, where nobody may list them, too.
+#: Every API server makes these itself, also where no client may list them.
 _OWN_CLASSES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _ACCOUNTS: Final = ("", "ServiceAccount")
 _MOST_TEMPLATES: Final = 20
 _MOST_NAMED: Final = 8
 _NO_RIGHT: Final = "cannot create resource"
 _USED_UP: Final = "exceeded quota"
-_DENIED: Final = "denied the request"  # as webhooks and policies say, whatever their code
+_DENIED: Final = "denied the request"  # as webhooks and policies state, whatever their code
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _CLASSES: Final = ((PRIORITIES, "priorityClassName"), (RUNTIME_CLASSES, "runtimeClassName"))
 
@@ -92,10 +92,10 @@ async def dry_run_pods(
 ) -> tuple[str, ...]:
     """Create one pod of each template in a dry run; nothing is stored.
 
-    Return what keeps pods from being made for now, to be told beside the plan.
+    Return what keeps pods from being made for now, to be reported beside the plan.
 
     Raises:
-        ReprieveError: the API server would never take the pods of one; it states why.
+        ReprieveError: the API server would never accept the pods of one; it states why.
     """
     asked: set[bytes] = set()
     reported: list[str] = []

@@ -1,11 +1,11 @@
 """How many pods of a job the ResourceQuotas of its namespace allow.
 
-The API server answers for one pod alone: of a job of eight it takes each, one after the other,
+The API server answers for one pod alone: of a job of eight it accepts each, one after the other,
 until the quota is used up, and refuses the others. So each pod of what is submitted is counted
 against what its namespace has left, in the order of the submission:
 
-What a quota counts of a pod is told by `kubeworld.admission.quotas`, of the pod as the API server's
-admission leaves it, with defaults. What is left is `status.hard` less `status.used`.
+What a quota counts of a pod is defined by `kubeworld.admission.quotas`, of the pod as the API
+server's admission leaves it, with defaults. What is left is `status.hard` less `status.used`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """What is to be submitted: documents of a file, as the API server would store them.
 
-1. The file is read: YAML or JSON, many documents, lists. What is wrong is told with line and
-   column. An object is as large as the API server takes one, with its aliases written out, and
+1. The file is read: YAML or JSON, many documents, lists. An error is reported with line and
+   column. An object is as large as the API server accepts one, with its aliases written out, and
    there are no more objects than a plan makes pods.
-2. Each object's kind is looked up in what the API server serves; one that is not is told with the
-   kinds whose names come nearest.
+2. Each object's kind is looked up in what the API server serves; one that is not is reported with
+   the kinds whose names come nearest.
 3. Each is created in a dry run, so that defaulting, admission and rights are the API server's own.
-   Where its namespace is created by the same file, or without a server, the document is taken as it
-   stands, with the defaults of pods. Of pods that name another document, `new_names` tells.
+   Where its namespace is created by the same file, or without a server, the document is used as it
+   stands, with the defaults of pods. Pods that name another document are handled by `new_names`.
 
 Source: the API's `dryRun=All`; YAML 1.1 as kubectl reads it.
 """
@@ -44,7 +44,7 @@ __all__ = [
 
 _NEAREST: Final = 3
 _LONGEST_NAME: Final = 253
-_LARGEST: Final = 3 * 2**20  # characters of an object; the API server takes no larger request
+_LARGEST: Final = 3 * 2**20  # characters of an object; the API server accepts no larger request
 _DEEPEST: Final = 100  # levels of one document
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 

@@ -1,13 +1,13 @@
 """Documents that no API server has judged: they are read as it would read them, or refused.
 
-1. What the API server sets itself, and what nobody may write at creation, is dropped: the status,
-   the uid, versions and times. So is what is null, which is to be absent.
+1. What the API server sets itself, and what no client may write at creation, is dropped: the
+   status, the uid, versions and times. So is what is null, which is to be absent.
 2. Of a kind of the table of jobs every path of its row leads through mappings and lists to what the
-   row says: numbers of pods, pod templates, names. What wraps other objects has those read by their
-   own rows.
+   row names: numbers of pods, pod templates, names. What wraps other objects has those read by
+   their own rows.
 3. Pods, PodGroups and ReplicaSets are read whole.
 
-A document of another kind is taken with its metadata alone: of it nothing else is known here.
+A document of another kind is read with its metadata alone: of it nothing else is known here.
 
 Source: the API's types; specification of the quota plane, section 10.2; `PrepareForCreate` of the
 API server's registries.

@@ -1,10 +1,10 @@
 """Admission: what the quota plane's own webhooks make of the objects that a what-if creates.
 
-The overlay asks the mutating webhooks of the plane that decides, at each creation, as an API server
-does: Jobs are suspended, pods gated, and templates of Deployments, StatefulSets and
-LeaderWorkerSets state who gates their pods. They are asked where the cluster asks them: where the
+The overlay calls the mutating webhooks of the plane that decides, at each creation, as an API
+server does: Jobs are suspended, pods gated, and templates of Deployments, StatefulSets and
+LeaderWorkerSets state who gates their pods. They are called where the cluster calls them: where the
 settings state that they are served, or where what the API server answered to the dry run was judged
-by them; and where nobody could be asked, since documents are taken as they stand.
+by them; and where no server could be queried, since documents are used as they stand.
 
 What they would refuse the API server refuses in the dry run already. Source: specification of the
 quota plane, sections 10.4 and 12.
