@@ -65,8 +65,10 @@ def says_why(workload: kueue.Workload) -> bool:
 
 
 class QuotaState:
-    """The engine's state and its feed. `changed` is called with Workloads, `woken` on any
-    change."""
+    """The engine's state and its feed.
+
+    `changed` is called with Workloads, `woken` on any change.
+    """
 
     def __init__(
         self,

@@ -44,8 +44,10 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """One object that waits. `row` None: a PodGroup of an older front door, which gets events
-    alone."""
+    """One object that waits.
+
+    `row` None: a PodGroup of an older front door, which gets events alone.
+    """
 
     uid: Uid
     why: str
