@@ -82,7 +82,7 @@ def test_names_that_begin_alike_are_near_too() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["job/x", "-o", "xml"], "Error: -o: 'xml'; accepted: text, json, yaml\n"),
+        (["job/x", "-o", "xml"], "Error: -o: 'xml'; accepted: text, json, yaml, jsonl\n"),
         (["job/x", "--kubeconfig", "away"], "Cannot connect to host 127.0.0.1:1 "),
         (["job/x", "-f", "-"], "Error: -f is for preemptions; job/x is a Job\n"),
         (["job/x", "--workload", "a/b"], "Error: --workload is for preemptions; job/x is a Job\n"),

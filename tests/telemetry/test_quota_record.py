@@ -116,7 +116,7 @@ def test_runs_that_end_once_they_admitted_enough_decide_what_one_long_run_does()
             lines: list[tuple[str, str, str]] = []
             first, runs = 0, 0
             while True:
-                results = [r for r, _ in recorded_cycles(holdings, queues, NOW, 30, most, first)]
+                results = [r for r, _ in recorded_cycles(holdings, queues, NOW, 90, most, first)]
                 admitted = [len(result.of(Outcome.ADMITTED)) for result in results]
                 lines += [
                     (entry.workload.key, str(entry.outcome), entry.message)

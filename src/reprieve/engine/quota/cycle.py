@@ -48,7 +48,7 @@ from reprieve.engine.quota.refused_heads import set_aside_refused
 from reprieve.engine.quota.room import Room, reserved_amounts
 from reprieve.engine.quota.second_pass import SecondPass
 from reprieve.engine.quota.tournament import classical_order, fair_order
-from reprieve.engine.quota.waiting.continuing import Continuation
+from reprieve.engine.quota.waiting.continuing import Continuation, count_grown
 from reprieve.engine.quota.waiting.queues import Queues
 
 __all__ = ["cycle", "cycles"]
@@ -122,6 +122,7 @@ def cycles(
     while number < first + limit:
         result = cycle(holdings, queues, now, number, ledger, proof, pace, refusals, nominated)
         number += result.count
+        count_grown(result, holdings, queues)
         yield result
         if result.fault is not None or not continuation.follows(result, holdings, queues):
             return

@@ -13,7 +13,13 @@ from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.waiting.queues import Queues
 
-__all__ = ["Continuation"]
+__all__ = ["Continuation", "count_grown"]
+
+
+def count_grown(result: CycleResult, holdings: Holdings, queues: Queues) -> None:
+    """Count the ClusterQueues whose share a cycle has increased, before its run may end."""
+    if holdings.configuration.settings.fair_sharing is not None:
+        queues.grown |= {entry.cluster_queue for entry in result.of(Outcome.ADMITTED)}
 
 
 class Continuation:
@@ -21,12 +27,9 @@ class Continuation:
 
     def __init__(self) -> None:
         self._scans: set[str] = set()
-        self._grown: set[str] = set()
 
     def follows(self, result: CycleResult, holdings: Holdings, queues: Queues) -> bool:
-        """Return whether another cycle follows this one."""
-        if holdings.configuration.settings.fair_sharing is not None:
-            self._grown |= {entry.cluster_queue for entry in result.of(Outcome.ADMITTED)}
+        """Return whether another cycle follows this one, which was counted."""
         if result.progress:
             self._scans.clear()
             return True
@@ -34,6 +37,6 @@ class Continuation:
         if result.scanned and scans not in self._scans:
             self._scans.add(scans)
             return True
-        grown, self._grown = self._grown, set()
+        grown, queues.grown = queues.grown, set()
         queues.flush({name for each in grown for name in holdings.related(each) or [each]})
         return bool(grown)

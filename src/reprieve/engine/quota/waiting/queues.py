@@ -70,6 +70,9 @@ class Queues:
         self.uncounted: frozenset[str] = frozenset()
         #: ClusterQueues whose head could not be popped this time, and why.
         self.failures: dict[str, Exception] = {}
+        #: With fair sharing, ClusterQueues with admissions since set-aside work was last requeued
+        #: for them; they outlast a run of cycles that ends early.
+        self.grown: set[str] = set()
         self._now = Nanos(0)
         self.local_queue_usage: dict[str, float] = {}
         # Charged with each reservation, where admission fair sharing is on.
