@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ import pytest
 
 from kubelocal.tests.conftest import kubectl, pytest_configure
 from tests.granted import comparing_rights
-from tests.tiers import is_slow_variant
+from tests.tiers import MOST_VARIANTS, is_slow_variant
 
 __all__ = ["SLOW", "THOROUGH", "THOROUGH_TESTS", "kubectl", "pytest_configure"]
 
@@ -262,6 +263,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    thorough = Counter[str]()
     for item in items:
         if is_slow_variant(item.nodeid):
             item.own_markers[:] = [each for each in item.own_markers if each.name != "thorough"]
@@ -275,6 +277,12 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         named = name.partition("[")[0] in THOROUGH_TESTS.get(file, ())
         if (named or item.nodeid.startswith(THOROUGH)) and not slow:
             item.add_marker(pytest.mark.thorough)
+        test = item.nodeid.partition("[")[0]
+        if test in MOST_VARIANTS and item.get_closest_marker("thorough") is not None:
+            thorough[test] += 1
+            if thorough[test] > MOST_VARIANTS[test]:
+                item.own_markers[:] = [each for each in item.own_markers if each.name != "thorough"]
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 from tests.conftest import SLOW, THOROUGH, THOROUGH_TESTS
-from tests.tiers import SLOW_VARIANTS, is_slow_variant
+from tests.tiers import MOST_VARIANTS, SLOW_VARIANTS, is_slow_variant
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +35,13 @@ def test_every_variant_that_is_run_by_hand_is_of_a_test_that_is_there() -> None:
     for file, tests in SLOW_VARIANTS.items():
         text = (ROOT / file).read_text(encoding="utf-8")
         assert [name for name in tests if name and f"def {name}(" not in text] == [], file
+
+
+def test_every_test_of_which_few_variants_are_thorough_is_there() -> None:
+    for test, most in MOST_VARIANTS.items():
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), test
+        assert most >= 1, test
 
 
 def test_a_variant_is_known_by_how_its_parameters_begin() -> None:
