@@ -81,8 +81,7 @@ def refusal(
         if others is not None and _exceeds(devices, _held(snapshot, units, others)):
             return FAR_FEWER, frozenset()
         if others is not None and others & gone:
-            # Those of the lowest priority are the idle ones: which pods would be evicted in their
-            # place?
+            # Those of the lowest priority are the idle ones: which pods would be evicted instead?
             rest = _lower_pods(snapshot, units) - gone
             beside = session(None, patient=frozenset(units), among=dict.fromkeys(units, rest))
             others = _by_priority(beside, snapshot, units) if rest else None

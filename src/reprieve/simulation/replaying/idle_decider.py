@@ -2,8 +2,7 @@
 
 1. Nodes are given first, and quota before them where it is needed (`scheduling_decider`,
    `joint_decider`); with `planes: [idle]` no job is preempted for nodes. Beside other planes no job
-   is preempted yet for one that the idle engine has not evaluated, or for which idle work is
-   evicted.
+   is preempted yet for one that the idle engine has not evaluated or evicts idle work for.
 2. Then the idle engine evaluates: who still waits for nodes, and has none nominated, is a demand,
    and so is who waits for quota; who has been idle for its grace period may be preempted, for a
    demand or, by policy `Always`, for no work. Phases come of the engine's own table

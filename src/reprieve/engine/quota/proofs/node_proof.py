@@ -122,8 +122,7 @@ class NodeProof:
     ) -> str:
         """Return why an entry's targets are not preempted; empty if all of its pods find a node.
 
-        Then the entry counts as proven, its pods keep their nodes, and the targets' pods are
-        removed.
+        Then the entry counts as proven, its pods keep their nodes, and the targets' pods leave.
         """
         simulation = self._ready(holders, flavors)
         targets = {target.holder.key for target in entry.targets}
@@ -279,8 +278,7 @@ class NodeProof:
 
         Capacity that is free, or on its way, is more than capacity that idle work could make, that
         is more than capacity that the scheduling plane could make as well, and that is more than
-        none; of equals in this those where fewer devices have to be evicted. Else the entry keeps
-        what it has.
+        none; of equals in this those that evict fewer devices. Else the entry keeps what it has.
         """
         if not self._moves or entry.assignment is None:
             return None
@@ -300,8 +298,7 @@ class NodeProof:
     ) -> tuple[int, int]:
         """Return how all pods get capacity, and how many devices are evicted for it.
 
-        0: there is capacity now; 1: with idle work evicted; 2: with lower priorities evicted as
-        well; 3: not.
+        0: there is capacity now; 1: without idle work; 2: without lower priorities, too; 3: not.
         """
         simulation = self._simulation
         assert simulation is not None
