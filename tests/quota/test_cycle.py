@@ -33,7 +33,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.taking_back import preemptions_failed, undo_admission
-from reprieve.engine.quota.waiting.continuing import Continuation
+from reprieve.engine.quota.waiting.continuing import Continuation, count_grown
 from reprieve.engine.quota.waiting.queues import Queues
 from tests.oracle import quota as oracle
 from tests.quota.cases import NOW, Scene, Size, plain, scene
@@ -140,6 +140,7 @@ def test_cycles_back_to_back_equal_as_many_cycles_on_a_rebuilt_state() -> None:
             holdings = fresh
             result = cycle(holdings, queues, NOW, index)
             slow.append(summary(result))
+            count_grown(result, holdings, queues)
             continuation.follows(result, holdings, queues)
             seen.update(entry.outcome for entry in result.entries)
         assert fast == slow, number
