@@ -17,11 +17,13 @@ from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Action, ObjectRef, Victim
 from reprieve.execution.fence import Fence
 from reprieve.execution.not_evictable import NotEvictable
+from reprieve.execution.unanswered import Unanswered
 from reprieve.execution.writes.evict import Result, evict
 from reprieve.execution.writes.jobs import JobWriter
 from reprieve.execution.writes.pods import PodWriter
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.discovery import RestMapper
+from reprieve.kube.errors import ApiError, Call, Forbidden, TooManyRequests
 from reprieve.kube.transport import Request
 from reprieve.units.ids import Uid
 from tests.execution.test_fence import Tenure
@@ -152,3 +154,38 @@ def test_of_those_who_were_refused_a_bounded_number_is_known() -> None:
     for number in range(10_500):
         known.refused(str(number), Nanos(0))
     assert len(known) == 10_000 and "10499" in known.held(Nanos(1))
+
+
+def _failure(verb: str) -> ApiError:
+    return TooManyRequests("not now", code=429, call=Call(verb, "pods", "", "team", "x"))
+
+
+def _fail(unanswered: Unanswered, uid: str, times: int) -> None:
+    for _ in range(times):
+        unanswered.failed(uid, _failure("delete"))
+
+
+def test_writes_to_one_object_that_fail_while_it_can_be_read_are_refusals_in_the_end() -> None:
+    unanswered = Unanswered()
+    _fail(unanswered, "u", 7)
+    assert not unanswered.is_refused("u")
+    unanswered.failed("u", _failure("get"))  # the server is away
+    _fail(unanswered, "u", 7)
+    unanswered.failed("u", Forbidden("no", code=403, call=Call("delete", "pods")))
+    assert not unanswered.is_refused("u")
+    _fail(unanswered, "u", 1)
+    assert unanswered.is_refused("u") and not unanswered.is_refused("u")
+
+
+def test_a_server_that_fails_all_writes_makes_ever_fewer_immune_until_one_is_evicted() -> None:
+    unanswered, refused = Unanswered(), []
+    for tries in range(1, 1_001):
+        for uid in map(str, range(200)):
+            _fail(unanswered, uid, 1)
+            if uid not in refused and unanswered.is_refused(uid):
+                refused.append(uid)
+        assert len(refused) <= (tries // 8).bit_length()
+    assert len(refused) == 7
+    unanswered.evicted("199")
+    _fail(unanswered, "199", 8)
+    assert unanswered.is_refused("199")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from reprieve.scenarios.model import NodeSpec
 from tests.idle.site import Object, Site, container, job, open_site, pod
+from tests.kube.failing_writes import WEBHOOK, FailingWrites
 
 _NODES = [NodeSpec("gpu-0", {"amd.com/gpu": "8"})]
 _PATIENCE_S = 1_200.0
@@ -67,6 +69,77 @@ async def test_who_keeps_his_idle_work_from_ending_holds_no_demand_up(
             reason = "EvictionRefused"
             assert await site.phase(f"{kind}/kept") == "Idle"
         assert bool(await site.events(about, reason)) != ends
+
+
+_NAMES = ("kept", "beside")
+_ROOT, _MARK = r"/jobs/(kept|beside)$", r"/gpuworkloads/job-(kept|beside)-\w+/status$"
+
+
+def _deletes(method: str, body: Any) -> bool:
+    return method == "DELETE"
+
+
+def _marks(method: str, body: Any) -> bool:
+    return bool((body.get("status") or {}).get("phase") == "Preempting")
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "path", "evicts"),
+    [
+        (429, WEBHOOK, _ROOT, _deletes),
+        (503, "", _ROOT, _deletes),
+        (429, "", _MARK, _marks),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (404, WEBHOOK, _ROOT, _deletes),
+                (503, WEBHOOK, _ROOT, _deletes),
+                (404, "", _ROOT, _deletes),
+                (0, "", _ROOT, _deletes),
+                (404, WEBHOOK, _MARK, _marks),
+                (503, "", _MARK, _marks),
+            )
+        ),
+    ],
+)
+async def test_idle_work_whose_eviction_fails_in_whatever_way_holds_no_demand_up(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    code: int,
+    before: str,
+    path: str,
+    evicts: Callable[[str, Any], bool],
+) -> None:
+    def root(name: str) -> Any:
+        return job(name, container(gpu=4), enabled="true")
+
+    async with open_site(tmp_path, _NODES) as site:
+        failing = FailingWrites(monkeypatch, path, evicts, code, before)
+        await site.run({"GPU_PREEMPTION_POLLING_INTERVAL": "5s"})
+        await _demand_beside(site, root("kept"), root("beside"))
+        await site.until_phase("Job/demand", "Active", seconds=300.0)
+        assert await site.phase(f"Job/{failing.name}") == "Idle"
+        assert failing.tries >= 1 and await site.get("jobs.batch", failing.name)
+
+
+async def test_a_server_that_answers_so_to_everybody_makes_no_idle_work_immune(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with open_site(tmp_path, _NODES) as site:
+        failing = FailingWrites(monkeypatch, _ROOT, _deletes, 503)
+        polls = {"GPU_PREEMPTION_POLLING_INTERVAL": "5s"}
+        await site.run(polls, "--lease-duration", "10m")
+        await _demand_beside(site, *(job(n, container(gpu=4), enabled="true") for n in _NAMES))
+        await site.until(lambda: failing.tries)
+        failing.everybody = True
+        await asyncio.sleep(180)
+        failing.end()
+        await site.until_phase("Job/demand", "Active", seconds=120.0)
+        assert failing.tries > 20
+        for name in _NAMES:
+            assert not await site.events(f"GpuWorkload/job-{name}", "PreemptionFailed")
+        phases = {await site.phase(f"Job/{name}") for name in _NAMES}
+        assert "Idle" in phases and len(phases) == 2
 
 
 async def test_where_nobody_else_is_idle_who_takes_too_long_to_end_is_evicted(

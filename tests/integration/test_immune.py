@@ -40,7 +40,13 @@ _BINDINGS: Final = Resource(
 Object = dict[str, Any]
 
 
-def _pod(name: str, priority: str, *nodes: int, grace: int = 1, **labels: str) -> Object:
+async def create_priorities(client: Client) -> None:
+    """Create the classes of the stories."""
+    for name, value in (("lower", 500), ("low", 1_000), ("high", 100_000)):
+        await client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value}, dict)
+
+
+def filler(name: str, priority: str, *nodes: int, grace: int = 1, **labels: str) -> Object:
     hosts = [f"node-{number}" for number in nodes]
     term = {"key": "kubernetes.io/hostname", "operator": "In", "values": hosts}
     selector = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
@@ -64,7 +70,7 @@ def _pod(name: str, priority: str, *nodes: int, grace: int = 1, **labels: str) -
     }
 
 
-async def _until(what: str, holds: Callable[[], Awaitable[object]]) -> None:
+async def until(what: str, holds: Callable[[], Awaitable[object]]) -> None:
     for _ in range(_PATIENCE_S * 4):
         if await holds():
             return
@@ -72,7 +78,7 @@ async def _until(what: str, holds: Callable[[], Awaitable[object]]) -> None:
     raise AssertionError(f"{what} never held")
 
 
-async def _bound(client: Client) -> set[str]:
+async def bound(client: Client) -> set[str]:
     page = await client.list(PODS, dict, namespace=_NAMESPACE)
     return {
         pod["metadata"]["name"]
@@ -121,14 +127,14 @@ async def _refuse_deletions(client: Client) -> None:
     async def refused() -> bool:
         name = "probe"
         with contextlib.suppress(ApiError):
-            await client.create(PODS, _pod(name, "low", 99, immune="yes"), dict)
+            await client.create(PODS, filler(name, "low", 99, immune="yes"), dict)
         try:
             await client.delete(PODS, _NAMESPACE, name)
         except (Forbidden, Invalid):
             return True
         return False
 
-    await _until("the policy refuses", refused)
+    await until("the policy refuses", refused)
 
 
 @pytest.mark.slow
@@ -142,47 +148,45 @@ async def test_nobody_makes_himself_immune(with_alpha_pod_groups: Binaries, tmp_
             await operator.start()
             patching: asyncio.Task[None] | None = None
             try:
-                for name, value in (("lower", 500), ("low", 1_000), ("high", 100_000)):
-                    priority = {"metadata": {"name": name}, "value": value}
-                    await client.create(PRIORITY_CLASSES, priority, dict)
+                await create_priorities(client)
                 await _refuse_deletions(client)
                 low = [
-                    _pod("patched", "low", 0),
+                    filler("patched", "low", 0),
                     # Of two, whose priority is lower is chosen first.
-                    _pod("refused", "lower", 1, immune="yes"),
-                    _pod("beside-refused", "low", 2),
-                    _pod("slow", "lower", 3, grace=10**9),
-                    _pod("beside-slow", "low", 4),
+                    filler("refused", "lower", 1, immune="yes"),
+                    filler("beside-refused", "low", 2),
+                    filler("slow", "lower", 3, grace=10**9),
+                    filler("beside-slow", "low", 4),
                 ]
                 for each in low:
                     await client.create(PODS, each, dict)
                 names = {each["metadata"]["name"] for each in low}
 
                 async def running() -> bool:
-                    return names <= await _bound(client)
+                    return names <= await bound(client)
 
-                await _until("all nodes are full", running)
+                await until("all nodes are full", running)
                 patching = asyncio.create_task(_patch_without_end(client, "patched"))
                 await asyncio.sleep(1)
                 for each in (
-                    _pod("for-patched", "high", 0),
-                    _pod("for-refused", "high", 1, 2),
-                    _pod("for-slow", "high", 3, 4),
+                    filler("for-patched", "high", 0),
+                    filler("for-refused", "high", 1, 2),
+                    filler("for-slow", "high", 3, 4),
                 ):
                     await client.create(PODS, each, dict)
                 wanted = {"for-patched", "for-refused", "for-slow", "refused", "slow"}
 
                 async def placed() -> bool:
-                    return await _bound(client) == wanted
+                    return await bound(client) == wanted
 
-                await _until("each has its room, and the immune ones stay", placed)
+                await until("each has its room, and the immune ones stay", placed)
                 records: list[Object] = []
 
                 async def closed() -> bool:
                     records[:] = (await client.list(PREEMPTIONS, dict)).items
                     return all(each["status"]["phase"] != "Evicting" for each in records)
 
-                await _until("all plans are over", closed)
+                await until("all plans are over", closed)
                 told = (await client.list(EVENTS, dict, namespace=_NAMESPACE)).items
             finally:
                 if patching is not None:

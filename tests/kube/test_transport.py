@@ -25,6 +25,7 @@ from reprieve.kube.errors import (
     TooManyRequests,
     Unauthorized,
     Unreachable,
+    error_from,
 )
 from reprieve.kube.transport import HttpWire, Request, Transport
 from tests.kube.fakes import FakeAnswer, FakeWire, refusal, scripted
@@ -93,6 +94,21 @@ async def test_for_a_while_after_it_had_no_answer_an_api_server_may_not_know_its
     assert isinstance(refused, Forbidden) or refused.code == 503
     with pytest.raises(Forbidden):
         await transport.request(Request("DELETE", "/x"))
+
+
+@pytest.mark.parametrize("code", [400, 401, 404, 409, 410, 429, 500, 503, 504])
+def test_a_webhook_that_denies_is_no_server_that_is_away_whatever_its_status(code: int) -> None:
+    reasons = {404: "NotFound", 409: "Conflict", 429: "TooManyRequests", 500: "InternalError"}
+    said = {
+        "reason": reasons.get(code, ""),
+        "message": f"{WEBHOOK}: {RBAC}",
+        "details": {"retryAfterSeconds": 60},
+    }
+    found = error_from(code, said, Call("delete", "pods", "", "team", "low"))
+    assert type(found) is Forbidden and found.code == code
+    assert found.rule is None and found.retry_after is None
+    said["message"] = RBAC
+    assert type(error_from(code, said)) is not Forbidden
 
 
 async def test_an_api_server_starts_also_when_a_watch_has_broken() -> None:

@@ -17,6 +17,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.planes.quota.context import QuotaOptions
 from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict
 from reprieve.scenarios.embedded import OPERATOR_USER
+from tests.kube.failing_writes import WEBHOOK, FailingWrites
 from tests.kueue.webhooks import webhooks
 from tests.quota_plane.site import JOBS, NAMESPACE, WORKLOADS, Site, job, site
 from tests.quota_plane.test_jobs import LOWER, base
@@ -85,6 +86,64 @@ async def test_whose_eviction_is_refused_is_passed_by_and_an_equal_one_goes(
             assert kept == webhook.name
             told = {name for _, name, _, reason, _ in await cluster.events() if reason == REFUSED}
             assert {name.split("-")[1] for name in told} == {kept, "high"}
+
+
+_MARK, _STOP = r"/workloads/job-(one|two)-\w+/status$", r"/jobs/(one|two)$"
+
+
+def _is_evicting(method: str, body: Any) -> bool:
+    return _marks(body) or bool((body.get("spec") or {}).get("suspend"))
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "path"),
+    [
+        (429, WEBHOOK, _MARK),
+        (503, "", _STOP),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (503, WEBHOOK, _MARK),
+                (404, WEBHOOK, _MARK),
+                (429, WEBHOOK, _STOP),
+                (404, WEBHOOK, _STOP),
+                (429, "", _MARK),
+                (503, "", _MARK),
+                (0, "", _MARK),
+                (429, "", _STOP),
+                (0, "", _STOP),
+            )
+        ),
+    ],
+)
+async def test_whose_eviction_fails_in_whatever_way_is_passed_by_and_an_equal_one_goes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, before: str, path: str
+) -> None:
+    async with site(tmp_path, *base(4, preemption=LOWER), options=_OPTIONS) as cluster:
+        await _two_victims(cluster)
+        failing = FailingWrites(monkeypatch, path, _is_evicting, code, before)
+        await cluster.create(job("high", priority="high", pods=2))
+        await cluster.until("it runs", lambda: _runs(cluster, "high"), 200.0)
+        assert {"one", "two"} & await cluster.running() == {failing.name}
+
+
+async def test_a_server_that_answers_so_to_everybody_makes_no_workload_immune(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with site(tmp_path, *base(4, preemption=LOWER), options=_OPTIONS) as cluster:
+        await _two_victims(cluster)
+        failing = FailingWrites(monkeypatch, _MARK, _is_evicting, 429)
+        await cluster.create(job("high", priority="high", pods=2))
+
+        async def begun() -> bool:
+            return failing.tries > 0
+
+        await cluster.until("an eviction was tried", begun)
+        failing.everybody = True
+        await asyncio.sleep(180)
+        failing.end()
+        await cluster.until("it runs", lambda: _runs(cluster, "high"))
+        assert REFUSED not in {reason for _, _, _, reason, _ in await cluster.events()}
 
 
 @pytest.mark.thorough

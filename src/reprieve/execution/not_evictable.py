@@ -14,6 +14,7 @@ from typing import Final
 from kubeworld.units.durations import HOUR, MINUTE
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import Hold, Rule
+from reprieve.execution.unanswered import Unanswered
 from reprieve.units.ids import Uid
 
 __all__ = ["NotEvictable"]
@@ -29,6 +30,7 @@ class NotEvictable:
 
     def __init__(self) -> None:
         self._known: dict[Uid, tuple[int, Nanos]] = {}  # times, and until when
+        self.unanswered = Unanswered()
 
     def refused(self, uid: str, now: Nanos) -> Nanos:
         """Record that all tries to evict an object were refused; return until when it stays."""
@@ -42,6 +44,7 @@ class NotEvictable:
     def forget(self, uid: str) -> None:
         """An object was evicted, or deleted."""
         self._known.pop(Uid(uid), None)
+        self.unanswered.evicted(uid)
 
     def held(self, now: Nanos) -> dict[Uid, Hold]:
         """Return who is left alone at an instant."""

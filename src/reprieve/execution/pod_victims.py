@@ -3,10 +3,11 @@
 Both calls name uid and resourceVersion; a pod that is deleted, replaced or being deleted gets no
 call. A pod that has changed since is read and judged again, and the call then names its uid alone:
 otherwise a user who may patch a pod could keep it for as long as he patches it. A refusal is tried
-again a few times. Plans may name the same pod: a pod that already ends still stands on its node
-when the next plan is made, and a preemptor of higher priority may choose a victim that a lower one
-has chosen. Such plans process it in turn. It counts as evicted by the plan whose call deleted it;
-for all others it had already ended. Source: specification 7.2, 7.3 and 9.2 to 9.4; the design's
+again a few times. A 404 states that a pod is deleted only where it cannot be read either. Plans may
+name the same pod: a pod that already ends still stands on its node when the next plan is made, and
+a preemptor of higher priority may choose a victim that a lower one has chosen. Such plans process
+it in turn. It counts as evicted by the plan whose call deleted it; for all others it had already
+ended. Source: specification 7.2, 7.3 and 9.2 to 9.4; the design's
 "Intent log and executor".
 """
 
@@ -15,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 from kubeworld.units.clock import Clock
@@ -24,12 +25,13 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import format_instant
 from reprieve.api.reprieve import Preemption, Victim, VictimState
 from reprieve.execution.fence import Deposed, Fence
+from reprieve.execution.unanswered import Unanswered
 from reprieve.execution.victims import Marked, Reading, Standing, VictimResult
 from reprieve.execution.writes.contest import Contest
 from reprieve.execution.writes.statuses import StatusChange, write_status
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unreachable
+from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound, ServerError, Unreachable
 from reprieve.kube.resource import PODS
 from reprieve.kube.retry import AWAY, UNSETTLED, retried, says_nothing
 from reprieve.kube.writes import Priority
@@ -38,6 +40,7 @@ __all__ = ["DEFAULT_GRACE", "PodVictims", "is_marked"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
+T = TypeVar("T")
 DEFAULT_GRACE: Final = 30
 _CONDITION: Final = "DisruptionTarget"
 _REASON: Final = "PreemptionByScheduler"
@@ -80,6 +83,7 @@ class PodVictims:
         changed: Callable[[Victim, Json], str] = lambda victim, pod: "",
         refused: Callable[[Preemption, Victim, str], None] = lambda intent, victim, why: None,
         too_long: Callable[[Victim, int], str] = lambda victim, grace: "",
+        unanswered: Unanswered | None = None,
     ) -> None:
         """`changed` states why a pod as it is now is no victim any more, empty where it is.
 
@@ -94,6 +98,7 @@ class PodVictims:
         self._changed = changed
         self._refused = refused
         self._too_long = too_long
+        self._unanswered_of = unanswered or Unanswered()
         self._writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unanswered: set[tuple[str, str]] = set()  # deletions: plan and victim
@@ -148,15 +153,16 @@ class PodVictims:
             return Marked(pod)
 
         try:
-            return await retried(contest.of(once), self._client.transport.pause, _AGAIN, soon=True)
+            return await self._tried(victim, contest.of(once))
         except NotFound:
             return VictimResult(VictimState.GONE, _GONE)
         except ApiError as error:
             if self._starts_up((intent.metadata.name, victim.root.uid), error):
                 raise Unreachable(str(error)) from error
-            if not says_nothing(error):
-                self._tell_refused(intent, victim, str(error))
-            raise
+            if not self._is_refusal(victim, error):
+                raise
+            self._tell_refused(intent, victim, str(error))
+            return VictimResult(VictimState.FAILED, str(error))
 
     async def spare(self, pod: Json | None) -> None:
         """Remove the mark, as kube-controller-manager does with one that led to nothing.
@@ -249,14 +255,41 @@ class PodVictims:
             return VictimResult(VictimState.EVICTED)
 
         try:
-            return await retried(contest.of(once), self._client.transport.pause, _AGAIN, soon=True)
+            return await self._tried(victim, contest.of(once))
         except NotFound:
             return self._found_gone(intent, victim, None)
         except ApiError as error:
-            if says_nothing(error) or self._starts_up(asked, error):
+            if self._starts_up(asked, error) or not self._is_refusal(victim, error):
                 return VictimResult(VictimState.PENDING, str(error), away=True)
             self._tell_refused(intent, victim, str(error))
             return VictimResult(VictimState.FAILED, str(error))
+
+    async def _tried(self, victim: Victim, once: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of the first try that does not fail; count the others.
+
+        Raises:
+            NotFound: the pod is deleted.
+            ApiError: the failure of the last try.
+        """
+
+        async def counted() -> T:
+            try:
+                try:
+                    return await once()
+                except NotFound as missing:
+                    if await self._read(victim) is None:
+                        raise
+                    # What denies that it is there is not about it, or not the API server.
+                    text = f"{missing.message}, though it can be read"
+                    raise ServerError(text, code=missing.code, call=missing.call) from missing
+            except ApiError as failure:
+                self._unanswered_of.failed(victim.root.uid, failure)
+                raise
+
+        return await retried(counted, self._client.transport.pause, _AGAIN, soon=True)
+
+    def _is_refusal(self, victim: Victim, error: ApiError) -> bool:
+        return not says_nothing(error) or self._unanswered_of.is_refused(victim.root.uid)
 
     def _starts_up(self, asked: tuple[str, str], error: ApiError) -> bool:
         """Whether a right seems to be missing for a short while only.

@@ -3,7 +3,8 @@
 ClusterError
 └── ApiError            any refusal; has `code`, `reason`, `message`, `call`
     ├── Unauthorized    401  the credentials are not accepted
-    ├── Forbidden       403  RBAC or admission; `rule` is the RBAC rule that would allow it
+    ├── Forbidden       403  RBAC or admission; `rule` is the RBAC rule that would allow it; also
+    │                        any other status, but 422, by which an admission webhook denies
     ├── NotFound        404  the object, or the whole kind, is not there
     ├── AlreadyExists   409  create under a name in use
     ├── Conflict        409  stale resourceVersion, failed precondition, foreign field owner
@@ -14,7 +15,11 @@ ClusterError
     ├── Undecodable          the answer is not what its kind promises
     └── Unreachable          no answer: refused, reset or timed out; the write may have happened
 
-Source: the API conventions, section "Response Status Kind".
+A webhook that denies a request chooses its status and reason, and the API server passes both on. A
+429, 503 or 404 of that origin is no overloaded server and no deleted object: only the server's own
+words before the webhook's tell them apart.
+
+Source: the API conventions, section "Response Status Kind"; apiserver's webhookerrors.ToStatusErr.
 """
 
 from __future__ import annotations
@@ -168,7 +173,7 @@ class Forbidden(ApiError):
     rule: str | None = None
 
     def __init__(self, message: str, *, call: Call | None = None, **rest: Any) -> None:
-        denial = _DENIAL.search(message)
+        denial = None if _ADMISSION.match(message) else _DENIAL.search(message)
         if denial is not None:
             verb, resource, group = denial.group("verb", "resource", "group")
             self.rule = rbac_rule(group, resource, verb)
@@ -189,6 +194,9 @@ def rbac_rule(group: str, resource: str, verb: str) -> str:
 _DENIAL: Final = re.compile(
     r'cannot (?P<verb>\S++) resource "(?P<resource>[^"]++)" in API group "(?P<group>[^"]*+)"'
 )
+
+# The words that the API server writes before a webhook's own.
+_ADMISSION: Final = re.compile(r'admission webhook "[^"]*+" denied the request')
 
 _BY_REASON: Final[Mapping[str, type[ApiError]]] = {
     "AlreadyExists": AlreadyExists,
@@ -229,12 +237,16 @@ def error_from(
     reason = _text(status.get("reason"))
     details = status.get("details")
     details = details if isinstance(details, Mapping) else {}
+    message = _text(status.get("message"))
     if retry_after is None and isinstance(details.get("retryAfterSeconds"), int):
         retry_after = float(details["retryAfterSeconds"])
     family = _BY_REASON.get(reason) or _BY_CODE.get(code)
+    if _ADMISSION.match(message):
+        # For how long the webhook requests a pause is no state of the API server.
+        retry_after = None
+        family = family if family is Invalid else Forbidden
     if family is None:
         family = ServerError if code >= 500 else ApiError
-    message = _text(status.get("message"))
     if not message and family is not Forbidden:
         message = reason or f"the server answered {code}"
     return family(

@@ -190,8 +190,12 @@ class Transport:
 
     async def _once(self, request: Request, call: Call | None, rejected: bool) -> bytes:
         with self._starting:
-            answer = await self._wire.send(request, False, rejected)
-            body = await _read(answer)
+            try:
+                answer = await self._wire.send(request, False, rejected)
+                body = await _read(answer)
+            except Unreachable as failure:
+                failure.call = failure.call or call
+                raise
         if 200 <= answer.status < 300:
             return body
         raise self._starting.judged(_error(answer, body, call))

@@ -8,11 +8,25 @@ from __future__ import annotations
 import pytest
 
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from reprieve.kube.errors import Unreachable
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, group, pod
 
-_REASONS = {403: "Forbidden", 422: "Invalid", 500: "InternalError"}
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Gone",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+_WEBHOOK = 'admission webhook "immune.example.com" denied the request: '
 
 
 def _patches_itself(cluster: Memory, *names: str, **also: object) -> None:
@@ -88,8 +102,9 @@ async def test_who_is_no_victim_any_more_when_read_again_is_spared() -> None:
 class Refuses:
     """Refuses what is asked of the first pod of which it is asked, and of no other."""
 
-    def __init__(self, verb: str, code: int) -> None:
+    def __init__(self, verb: str, code: int, before: str = _WEBHOOK) -> None:
         self._verb, self._code = verb, code
+        self._message = before + 'cannot delete resource "pods" in API group "" any more'
         self.name = ""
 
     def __call__(self, verb: str, where: Target) -> FakeAnswer | None:
@@ -98,13 +113,30 @@ class Refuses:
         self.name = self.name or where.name
         if where.name != self.name:
             return None
-        return refusal(self._code, _REASONS[self._code], "the webhook says no")
+        if not self._code:
+            raise Unreachable("no answer in time")
+        details = {"retryAfterSeconds": 60} if self._message.startswith(_WEBHOOK) else {}
+        return refusal(self._code, _REASONS[self._code], self._message, details=details)
+
+
+def _by_webhook(*codes: int) -> list[tuple[int, str]]:
+    return [(code, _WEBHOOK) for code in codes]
 
 
 @pytest.mark.parametrize("verb", ["delete", "patch"])
-@pytest.mark.parametrize("code", [403, 422, 500])
+@pytest.mark.parametrize(
+    ("code", "before"),
+    [
+        *_by_webhook(403, 404, 429, 503),
+        *((code, "") for code in (0, 404, 422, 429, 500, 503)),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in _by_webhook(400, 401, 409, 410, 422, 500, 504)
+        ),
+    ],
+)
 async def test_whose_eviction_is_refused_is_passed_by_and_an_equal_one_goes(
-    code: int, verb: str
+    code: int, before: str, verb: str
 ) -> None:
     async with memory() as cluster:
         cluster.nodes([4, 4])
@@ -113,12 +145,12 @@ async def test_whose_eviction_is_refused_is_passed_by_and_an_equal_one_goes(
         cluster.start()
         await cluster.settle()
         # Whichever of the two is chosen first.
-        cluster.api.before = before = Refuses(verb, code)
+        cluster.api.before = refuses = Refuses(verb, code, before)
         cluster.create(pod("high", 4, priority="high"))
         await _bound(cluster, "high")
         await cluster.pass_time(SECOND)
         (kept,) = {"low-0", "low-1"} & cluster.pods.keys()
-        assert kept == before.name and sum(cluster.api.deleted.values()) == 1
+        assert kept == refuses.name and sum(cluster.api.deleted.values()) == 1
         told = cluster.events("EvictionRefused")
         assert {each["regarding"]["name"] for each in told} == {kept, "high"}
         assert len(cluster.intents()) == 2
@@ -144,6 +176,57 @@ async def test_where_nobody_else_is_the_refused_one_is_tried_again_ever_more_sel
         assert "their eviction was refused" in said
         cluster.api.before = lambda verb, where: None
         await _bound(cluster, "high", most=2 * HOUR)
+
+
+class Overloaded:
+    """Refuses everybody's writes from the first deletion of a pod on, with `reads` reads, too."""
+
+    def __init__(self, cluster: Memory, code: int, *, reads: bool) -> None:
+        self._api, self._code, self._reads = cluster.api, code, reads
+        self.began = self.over = False
+        cluster.api.before = self
+
+    def __call__(self, verb: str, where: Target) -> FakeAnswer | None:
+        self.began |= (verb, where.kind) == ("delete", "pods")
+        self._api.away = self._reads and self.began and not self.over
+        if self.over or not self.began:
+            return None
+        return refusal(self._code, _REASONS[self._code], "too many requests")
+
+    def end(self) -> None:
+        self.over, self._api.away = True, False
+
+
+@pytest.mark.parametrize(
+    ("code", "reads", "most"),
+    [
+        (429, True, 0),
+        (503, False, 6),
+        pytest.param(503, True, 0, marks=pytest.mark.slow),
+        pytest.param(429, False, 6, marks=pytest.mark.slow),
+    ],
+)
+async def test_a_server_that_answers_so_to_everybody_makes_few_immune(
+    caplog: pytest.LogCaptureFixture, code: int, reads: bool, most: int
+) -> None:
+    names = [f"low-{number}" for number in range(12)]
+    async with memory() as cluster:
+        cluster.nodes([4] * len(names))
+        for number, name in enumerate(names):
+            cluster.running(pod(name, 4, priority="low"), f"node-{number}")
+        cluster.start()
+        await cluster.settle()
+        overloaded = Overloaded(cluster, code, reads=reads)
+        members = [f"high-{number}" for number in range(len(names))]
+        cluster.create(group("high", min_count=len(names), priority="high"))
+        cluster.create(*(pod(name, 4, group="high", priority="high") for name in members))
+        await cluster.pass_time(10 * MINUTE)
+        assert overloaded.began and not cluster.api.deleted
+        overloaded.end()
+        await _bound(cluster, *members, most=2 * MINUTE)
+        assert cluster.api.deleted == dict.fromkeys(names, 1)
+        said = [line for line in caplog.messages if "cannot be evicted" in line]
+        assert len({name for name in names for line in said if f"/{name} " in line}) <= most
 
 
 @pytest.mark.parametrize("seconds", [3_601, 10**9, 2**40])

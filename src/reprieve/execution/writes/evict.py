@@ -28,6 +28,7 @@ from reprieve.kube.errors import (
     Conflict,
     Forbidden,
     NotFound,
+    ServerError,
 )
 from reprieve.kube.resource import Resource
 from reprieve.kube.retry import retried, says_nothing
@@ -76,12 +77,14 @@ class Eviction:
     """The result and, for people, why; `rule`: the right to add where one is missing.
 
     `away`: of one that has failed, the API server had no answer, which states nothing of the root.
+    `failure`: why it has failed.
     """
 
     result: Result
     detail: str = ""
     rule: str = ""
     away: bool = False
+    failure: ApiError | None = None
 
     @property
     def over(self) -> bool:
@@ -108,12 +111,34 @@ async def evict(
         return Eviction(Result.FAILED, str(failure), away=says_nothing(failure))
     try:
         return await _evict(client, resource, fence, victim, by_name)
-    except NotFound:
-        return Eviction(Result.GONE)
+    except NotFound as missing:
+        return await _missing(client, resource, victim, missing)
     except Forbidden as refusal:
         return Eviction(Result.FORBIDDEN, str(refusal), _rule(resource, victim.action))
     except ApiError as failure:
-        return Eviction(Result.FAILED, str(failure), away=says_nothing(failure))
+        away = says_nothing(failure)
+        return Eviction(Result.FAILED, str(failure), away=away, failure=failure)
+
+
+async def _missing(
+    client: Client, resource: Resource, victim: Victim, missing: NotFound
+) -> Eviction:
+    """Return what a 404 means: a root that can be read is not deleted."""
+    if missing.call is not None and missing.call.verb == "get":
+        return Eviction(Result.GONE)
+    root = victim.root
+    namespace = root.namespace if resource.namespaced else ""
+    try:
+        found: Json = await client.get(resource, namespace, root.name, dict)
+    except NotFound:
+        return Eviction(Result.GONE)
+    except ApiError as failure:
+        return Eviction(Result.FAILED, str(failure), away=says_nothing(failure), failure=failure)
+    if found["metadata"]["uid"] != root.uid:
+        return Eviction(Result.REPLACED, f"{root.kind}/{root.name} now has another uid")
+    text = f"{missing.message}, though it can be read"
+    denied = ServerError(text, code=missing.code, call=missing.call)
+    return Eviction(Result.FAILED, str(denied), away=True, failure=denied)
 
 
 def _rule(resource: Resource, action: Action) -> str:

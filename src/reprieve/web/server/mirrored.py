@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
 
 from kubeworld.units.instants import Nanos
 from reprieve.web.live.watching import Key
@@ -14,9 +12,6 @@ from reprieve.web.pages.table import PAGES, MakePage
 from reprieve.web.tables import NotFound, Page
 
 __all__ = ["MirroredCluster"]
-
-#: The value of a page that lists the namespaces which were named and may not be seen.
-DENIED: Final = "denied"
 
 
 class MirroredCluster:
@@ -44,7 +39,7 @@ class MirroredCluster:
             await self._news.wait()
 
     def page(self, key: Key, at: Nanos) -> Page:
-        """Make a page; its value `denied` lists the namespaces named that the viewer does not see.
+        """Make a page.
 
         Raises:
             NotFound: there is none of that name, or none for this viewer.
@@ -53,11 +48,7 @@ class MirroredCluster:
         make = self._pages.get(key.page)
         if make is None:
             raise NotFound("there is no such page")
-        parameters = dict(key.parameters)
-        page = make(self._mirror, key.viewer, parameters, at)
-        denied = sorted(each for each in parameters.get("ns", ()) if not key.viewer.sees(each))
-        # Without it an empty table would state that there is nothing.
-        return replace(page, values={**page.values, DENIED: denied}) if denied else page
+        return make(self._mirror, key.viewer, dict(key.parameters), at)
 
     def _changed(self) -> None:
         self._news.set()

@@ -33,7 +33,7 @@ from reprieve.execution.takeover import LET_GO
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.execution.writes.contest import Contest
 from reprieve.execution.writes.evict import Result, evict, obstacle
-from reprieve.kube.errors import ApiError, Conflict
+from reprieve.kube.errors import ApiError, Conflict, Forbidden
 from reprieve.kube.retry import retried, says_nothing
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.evaluating.marks import Marks
@@ -165,8 +165,11 @@ class IdleVictims:
             try:
                 await self._marks.mark(intent, victim, shown.found, by_uid=contest.lost)
             except ApiError as failure:
-                if isinstance(failure, Conflict) or says_nothing(failure):
+                if isinstance(failure, Conflict) or not self._is_refusal(victim, failure):
                     raise
+                if not (isinstance(failure, Forbidden) and failure.rule):
+                    # Who grants a right that is missing need not wait for it.
+                    self._not_evictable.refused(victim.root.uid, self._context.clock.wall())
                 why = f"{name} cannot be marked: {failure}"
                 return VictimResult(VictimState.FAILED, why)
             return Marked(None)
@@ -176,6 +179,14 @@ class IdleVictims:
             return await retried(contest.of(once), pause, (Conflict,), _ATTEMPTS, soon=True)
         except Conflict:
             return VictimResult(VictimState.SPARED, changed)
+
+    def _is_refusal(self, victim: Victim, failure: ApiError) -> bool:
+        """Count a write that failed; return whether that is about its object."""
+        if not says_nothing(failure):
+            return True
+        unanswered = self._not_evictable.unanswered
+        unanswered.failed(victim.root.uid, failure)
+        return unanswered.is_refused(victim.root.uid)
 
     async def spare(self, intent: Preemption, victim: Victim, mark: None, why: str) -> None:
         contest = Contest()
@@ -203,7 +214,9 @@ class IdleVictims:
         if eviction.result is Result.FAILED:
             key = intent.metadata.name, victim.root.uid
             refusals = self._refusals[key] = self._refusals.get(key, 0) + (not eviction.away)
-            if refusals < _REFUSALS:
+            failure = eviction.failure
+            silent = eviction.away and failure is not None and self._is_refusal(victim, failure)
+            if refusals < _REFUSALS and not silent:
                 return VictimResult(VictimState.PENDING, eviction.detail, away=eviction.away)
             eviction = replace(eviction, result=Result.FORBIDDEN)
         if eviction.result in (Result.FORBIDDEN, Result.REFUSED):

@@ -8,7 +8,8 @@ mark is written, and then for twice as long after each further refusal (`executi
 The reconciler of its job continues trying to stop it. A missing right of our own concerns no single
 Workload and holds none.
 
-Source: the design's "Intent log and executor".
+Failures like those of an API server that is away count where `execution.unanswered` finds that they
+are about the Workload. Source: the design's "Intent log and executor".
 """
 
 from __future__ import annotations
@@ -71,10 +72,16 @@ class RefusedEvictions:
     def refused(self, key: str, failure: ApiError) -> None:
         """Record that a write which evicts the Workload of a key has failed."""
         workload = self._state.workload(key)
-        if workload is None or not _is_refusal(failure):
+        if workload is None:
             return
         uid, now = Uid(workload.metadata.uid), self._context.clock.wall()
         if uid in self._known.held(now):
+            return
+        self._known.unanswered.failed(uid, failure)
+        if self._known.unanswered.is_refused(uid):
+            self._hold(workload, failure.message)
+            return
+        if not _is_refusal(failure):
             return
         refusals = self._refusals[uid] = self._refusals.get(uid, 0) + 1
         if refusals < _TRIES and uid not in self._known:
@@ -112,10 +119,10 @@ class RefusedEvictions:
         if old is None:
             return
         uid = Uid(old.uid)
-        if uid not in self._known and uid not in self._refusals:
-            return
+        held = old.object.status.admission is not None
         gone = new is None or new.uid != old.uid
-        if gone or (new is not None and new.object.status.admission is None):
+        watched = held or uid in self._known or uid in self._refusals
+        if watched and (gone or (new is not None and new.object.status.admission is None)):
             self._known.forget(uid)
             self._refusals.pop(uid, None)
 

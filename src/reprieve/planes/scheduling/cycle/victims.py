@@ -76,6 +76,7 @@ class SchedulingVictims:
             changed=self._changed,
             refused=self._refused,
             too_long=self._too_long,
+            unanswered=not_evictable.unanswered,
         )
         context.metrics.remembers(Remembered.EVICTED_PODS, lambda: self._pods.remembers)
         # For whom the plans of this process are, by record.
