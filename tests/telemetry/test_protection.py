@@ -58,12 +58,35 @@ def client(reviews: Reviews) -> Client:
     return cast("Client", reviews)
 
 
+def untrusting() -> ssl.SSLContext:
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    return trust
+
+
+async def test_a_handshake_that_ends_after_the_server_leaves_no_connection_open() -> None:
+    protection = metrics_protection(client(Reviews()), SystemClock())
+    registry = Metrics().registry
+    serving = serve_telemetry(registry, list, list, 0, "127.0.0.1", protection=protection)
+    async with serving as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(20):  # turns of the loop in which the server accepts the connection
+            await asyncio.sleep(0)
+    try:
+        await writer.start_tls(untrusting(), server_hostname="127.0.0.1")
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+    except ConnectionError:
+        pass  # closed before the handshake has ended, which is as well
+    finally:
+        writer.close()
+
+
 async def test_only_those_who_may_get_the_path_read_it_and_probes_are_open() -> None:
     reviews = Reviews()
     protection = metrics_protection(client(reviews), SystemClock())
     pages = {"a": Page(document={"b": 1})}
-    trust = ssl.create_default_context()
-    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    trust = untrusting()
     found: dict[tuple[str, str], int] = {}
     async with (
         serve_telemetry(

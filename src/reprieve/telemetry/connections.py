@@ -65,6 +65,16 @@ class Connections:
         self._refused = refused
         self._open: dict[object, _Connection] = {}
         self._speakers: dict[object, object] = {}  # of which connection, where it is another one
+        self._listens = True
+
+    def end(self) -> None:
+        """Close each connection whose handshake ends from now on: the server has stopped."""
+        self._listens = False
+
+    @property
+    def listens(self) -> bool:
+        """Return whether new connections are served."""
+        return self._listens
 
     @property
     def limits(self) -> Limits:
@@ -154,6 +164,9 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # One of uvloop's, which are not of this class.
         self._transport = cast("asyncio.Transport", transport)
+        if not self._owner.listens:
+            self._transport.abort()
+            return
         self._counted = self._owner.admits(self._inner, self)
         if not self._counted:
             self._close("connections")
@@ -248,6 +261,7 @@ async def listening(
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        connections.end()
 
 
 def _socket(host: str | None, port: int) -> socket.socket:

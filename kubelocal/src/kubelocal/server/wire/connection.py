@@ -24,6 +24,17 @@ class Server(web.Server):
 
     def __init__(self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
         super().__init__(handle, access_log=None)
+        self._listens = True
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if not self._listens:
+            transport.abort()
+
+    async def shutdown(self, timeout: float | None = None) -> None:
+        # A TLS handshake may end after the server: nobody would close its connection.
+        self._listens = False
+        await super().shutdown(timeout)
 
     def __call__(self) -> web.RequestHandler:
         return _Connection(self, loop=asyncio.get_running_loop(), **self._kwargs)

@@ -90,3 +90,21 @@ async def test_the_authority_outlives_a_restart_and_is_never_replaced(tmp_path: 
     assert seen[0] == seen[1] is not None
     assert (tmp_path / "ca.key").stat().st_mode & 0o077 == 0
     assert (tmp_path / "ca.crt").read_text() == "nothing"
+
+
+async def test_a_handshake_that_ends_after_the_server_leaves_no_connection_open() -> None:
+    async with EmbeddedCluster(tls=True) as cluster:
+        assert cluster.certificate_authority is not None
+        trust = ssl.create_default_context(cadata=cluster.certificate_authority.decode())
+        port = int(cluster.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(20):  # turns of the loop in which the server accepts the connection
+            await asyncio.sleep(0)
+    try:
+        await writer.start_tls(trust, server_hostname="127.0.0.1")
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+    except ConnectionError:
+        pass  # closed before the handshake has ended, which is as well
+    finally:
+        writer.close()
