@@ -30,6 +30,7 @@ THOROUGH: Final = (
     "tests/ci/test_unused.py",
     "tests/cli/test_operator_namespace.py",
     "tests/cli/test_unreadable_files.py",
+    "tests/conformance/test_topology_stories.py",
     "tests/crash/",
     "tests/docs/test_commands_run.py",
     "tests/docs/test_quota_troubleshooting.py",

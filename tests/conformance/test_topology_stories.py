@@ -22,10 +22,9 @@ _NEEDED: Final = {
     ("cohort-0235", "default/run07"),
 }
 
-pytestmark = [
-    pytest.mark.thorough,
-    pytest.mark.skipif(not FOLDER.exists(), reason="no cases of topologies beside the project"),
-]
+pytestmark = pytest.mark.skipif(
+    not FOLDER.exists(), reason="no cases of topologies beside the project"
+)
 
 
 @pytest.mark.parametrize("staggered", [False, True], ids=["at once", "one by one"])

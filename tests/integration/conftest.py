@@ -1,8 +1,11 @@
-"""Tests that want a `site` run on the embedded cluster, and on a real one where there is one."""
+"""Tests that want a `site` run on a real cluster where there is one, else on the embedded one.
+
+Where both are possible, what runs on the embedded one is slow: it is run by hand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,18 @@ from tests.integration.site import Site, embedded_site, real_site
 
 # Long enough for a loaded machine to renew, short enough to wait out after a crash.
 LEASE = ("--lease-duration", "10s")
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    try:
+        find_binaries()
+    except NoBinaries:
+        return
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if call is not None and call.params.get("site") == "embedded":
+            item.own_markers[:] = [each for each in item.own_markers if each.name != "thorough"]
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

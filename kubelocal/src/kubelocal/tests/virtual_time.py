@@ -20,6 +20,8 @@ __all__ = ["VirtualTimeLoop", "loop_factories"]
 
 #: Seconds between two looks at whether a thread is done.
 _LOOK_S = 0.0005
+#: Turns without anything to do before time moves: what was written to a socket is read by then.
+_TURNS = 8
 
 
 class VirtualTimeLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
@@ -28,7 +30,7 @@ class VirtualTimeLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         selector = selectors.DefaultSelector()
         wait = selector.select
-        super().__init__(selector)
+        super().__init__(selector, noop_cycles=_TURNS)
         jump = self._selector.select
 
         def select(timeout: float | None = None) -> list[Any]:
