@@ -22,6 +22,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.api.reprieve import Preemption
 from reprieve.planes.idle.evaluating.spacing import next_plan, plans_of_demands
 from reprieve.scenarios.model import NodeSpec
+from reprieve.units.ids import Uid
 from tests.background import ended
 from tests.idle.site import Site, container, job, open_site
 from tests.tiers import first_of
@@ -151,5 +152,6 @@ def record(**status: Any) -> Preemption:
 def test_a_plan_whose_victims_stayed_does_not_delay_the_next(
     status: dict[str, Any], counts: bool
 ) -> None:
-    found = plans_of_demands([record(**status)])
+    found = plans_of_demands([record(**status)], {Uid("d")})
     assert found == ({"d": [100 * SECOND]} if counts else {})
+    assert plans_of_demands([record(**status)], {Uid("another")}) == {}

@@ -15,7 +15,7 @@ meet".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -129,6 +129,10 @@ class SchedulingSide(Protocol):
 
     def wake(self, pods: Collection[Uid]) -> None:
         """Try these pods again: what was stated of them has changed."""
+        ...
+
+    def claim(self, nodes: Mapping[Uid, str]) -> None:
+        """Reserve for each of these pods, for a minute, the node that a plan frees for it."""
         ...
 
     def goes_whole(self, group: str) -> bool:

@@ -272,7 +272,10 @@ class OpenIntents:
         try:
             async with self._slots:
                 started = await self._book.log.start(intent)
-                await self._executor.resume(await self._book.log.whole(started))
+                whole = await self._book.log.whole(started)
+                # What the last holder of the lease freed is the demand's from the start on.
+                self._evicted(whole.spec)
+                await self._executor.resume(whole)
         except (Conflict, NotFound):
             pass  # written by another client: the watch shows it again
         finally:

@@ -17,7 +17,7 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.claims import reserved
 from reprieve.engine.idle.gangs import SHARED_CLAIM, gang_of, joined, tied, waits_since
-from reprieve.engine.idle.model import Debt, IdleSnapshot, NodeRow, Phase, Workload
+from reprieve.engine.idle.model import Debt, IdleSnapshot, NodeRow, Phase, PodRow, Workload
 from reprieve.engine.idle.resources import add
 from reprieve.engine.plan import Plane
 from reprieve.intake.pods import node_row
@@ -138,10 +138,8 @@ class Snapshots:
         waiting = [pod for pod in row.pods if pod.node is None and pod.live]
         if row.status.phase is not Phase.PENDING_GPU or not waiting:
             return row
-        found = (self._watches.pods.cache.get(pod.uid) for pod in waiting)
-        records = [record for record in found if record is not None]
-        urgent = self._context.governor.policy.emergency_priority
-        if urgent is not None and any(record.priority >= urgent for record in records):
+        records = self._records_of(waiting)
+        if self._is_urgent(records):
             return row
         limits, otherwise = self._watches.limits, self._context.start.delay
         if limits is None or otherwise is None:
@@ -152,18 +150,32 @@ class Snapshots:
 
     def _spaced(self, rows: Sequence[Workload]) -> tuple[Workload, ...]:
         """Return the rows, those that several plans did not serve with the next plan's instant."""
-        waits = any(row.status.phase is Phase.PENDING_GPU for row in rows)
-        plans = plans_of_demands(self._records()) if waits else {}
+        demands = {row.ref.uid for row in rows if row.status.phase is Phase.PENDING_GPU}
+        plans = plans_of_demands(self._records(), demands) if demands else {}
         return tuple(
             self._later(row, plans[row.ref.uid]) if row.ref.uid in plans else row for row in rows
         )
 
     def _later(self, row: Workload, plans: Sequence[Nanos]) -> Workload:
-        if row.status.phase is not Phase.PENDING_GPU:
-            return row
+        """Return a demand with the instant of its next plan, given its former ones.
+
+        Capacity is reserved for pods that are ours to place, and emergency priorities do not wait.
+        """
         waiting = [pod for pod in row.pods if pod.node is None and pod.live]
+        ours = self._side is not None and self._side.is_placed_by_us(row)
+        if ours or not waiting or self._is_urgent(self._records_of(waiting)):
+            return row
         due = next_plan(plans, waits_since(waiting, row.created))
         return replace(row, preempts_from=due, spaced=True) if due > row.preempts_from else row
+
+    def _records_of(self, pods: Iterable[PodRow]) -> list[PodRecord]:
+        found = (self._watches.pods.cache.get(pod.uid) for pod in pods)
+        return [record for record in found if record is not None]
+
+    def _is_urgent(self, pods: Iterable[PodRecord]) -> bool:
+        """Return whether any of the pods has an emergency priority."""
+        urgent = self._context.governor.policy.emergency_priority
+        return urgent is not None and any(pod.priority >= urgent for pod in pods)
 
     def _with_priority(self, row: Workload) -> Workload:
         """Return idle work with the highest priority of its pods, and of its Kueue Workloads."""

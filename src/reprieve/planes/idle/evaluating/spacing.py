@@ -2,14 +2,15 @@
 
 Where another scheduler places the pods, nothing reserves freed capacity for the demand: work that
 comes again may be bound there first. One more plan is made at once; from then on plans are spaced
-out: `_FIRST` after the second one, and twice as long after each further one, at most `_LONGEST`.
-Plans count from the instant when the oldest pod of the demand began to wait, so that a demand that
-ran begins anew. Records are read from the API server, so that a restart forgets none of them.
+out, except for pods that Reprieve places and for emergency priorities: `_FIRST` after the second
+one, and twice as long after each further one, at most `_LONGEST`. Plans count from the instant when
+the oldest pod of the demand began to wait, so that a demand that ran begins anew. Records are read
+from the API server, so that a restart forgets none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from kubeworld.units.durations import HOUR, MINUTE
@@ -27,8 +28,10 @@ _MOST_DOUBLINGS: Final = 8
 _STAYED: Final = frozenset({VictimState.FAILED, VictimState.SPARED})
 
 
-def plans_of_demands(records: Iterable[Preemption]) -> Mapping[Uid, list[Nanos]]:
-    """Return when plans of the idle plane were decided, by the uids of their demands.
+def plans_of_demands(
+    records: Iterable[Preemption], demands: Collection[Uid]
+) -> Mapping[Uid, list[Nanos]]:
+    """Return when plans of the idle plane were decided for these demands, by their uids.
 
     A plan counts unless it is known that victims of it stay: the demand then lacks what was not
     freed, and no other work has used it.
@@ -36,7 +39,9 @@ def plans_of_demands(records: Iterable[Preemption]) -> Mapping[Uid, list[Nanos]]
     found: dict[Uid, list[Nanos]] = {}
     for record in records:
         spec, preemptor = record.spec, record.spec.preemptor
-        if preemptor is None or spec.plane != Plane.IDLE or spec.dry_run or _stays(record):
+        if preemptor is None or preemptor.uid not in demands or spec.plane != Plane.IDLE:
+            continue
+        if spec.dry_run or _stays(record):
             continue
         try:
             decided = parse_instant(spec.decided_at)

@@ -101,7 +101,7 @@ class JointSide:
         self._claims = claims
         self._unused = unused
         self._mixed = mixed
-        self._mixtures = Mixtures(joint, self._is_placed_by_us)
+        self._mixtures = Mixtures(joint, self.is_placed_by_us)
         self._ready = ready
         self._stays_out = stays_out
         # Each with whether it waited for quota: what is stated of that states nothing of nodes.
@@ -282,7 +282,10 @@ class JointSide:
 
     def begun(self, plan: Plan, snapshot: IdleSnapshot) -> None:
         """Have the scheduling plane keep the capacity that a plan frees."""
-        demand = _demand_of(plan, snapshot)
+        demand, scheduling = _demand_of(plan, snapshot), self._joint.scheduling
+        if scheduling is not None:
+            # Other demands must not use it before all victims are seen to leave.
+            scheduling.claim({Uid(uid): node for uid, node in plan.placement})
         if demand is not None:
             self._wake((demand,))
 
@@ -290,7 +293,9 @@ class JointSide:
         """Have the scheduling plane continue with a demand whose idle victims are on their way."""
         scheduling = self._joint.scheduling
         if scheduling is not None:
-            scheduling.wake([Uid(place.uid) for place in spec.placement])
+            nodes = {Uid(place.uid): place.node for place in spec.placement}
+            scheduling.claim(nodes)
+            scheduling.wake(list(nodes))
 
     async def refusal(self, plan: Plan, rows: Mapping[GpuWorkloadKey, Workload]) -> str:
         """Return why the scheduling plane would not place the demand of a plan; empty if it would.
@@ -353,7 +358,7 @@ class JointSide:
         pods = [pod.uid for pod in demand.pods if pod.node is None]
         return scheduling is None or scheduling.waiting_with(pods) <= set(pods)
 
-    def _is_placed_by_us(self, demand: Workload) -> bool:
+    def is_placed_by_us(self, demand: Workload) -> bool:
         """Whether all pods of a demand are seen, and wait for our scheduling plane."""
         waiting = pending_pods(demand)
         pods = [self._pod_of(pod.uid) for pod in waiting]

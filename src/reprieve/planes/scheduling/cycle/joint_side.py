@@ -46,6 +46,7 @@ from reprieve.planes.common.joint import REJECTIONS, STARTING_FOR, Joint, Verdic
 from reprieve.planes.common.solve import Solver
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.cycle.delays import Delays
+from reprieve.planes.scheduling.cycle.open_plans import claim_nodes
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.ids import Uid
 
@@ -226,6 +227,11 @@ class SchedulingJoint:
         rows = [row for uid in pods if (row := self._state.pod(uid)) is not None]
         keys = dict.fromkeys(self._unit_key(row) for row in rows)
         self._state.queue.activate(keys, self._context.clock.monotonic())
+        self._state.changed()
+
+    def claim(self, nodes: Mapping[Uid, str]) -> None:
+        """Reserve for each of these pods, for a minute, the node that a plan frees for it."""
+        claim_nodes(self._state, nodes, self._context.clock.monotonic())
         self._state.changed()
 
     def waiting_with(self, pods: Sequence[Uid]) -> frozenset[Uid]:

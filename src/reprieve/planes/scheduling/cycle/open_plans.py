@@ -7,7 +7,7 @@ leaving. Each is counted once, also where several plans name the same victim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from kubeworld.units.durations import MINUTE
@@ -19,7 +19,7 @@ from reprieve.kube.bodies import Json
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.ids import Uid
 
-__all__ = ["OpenPlans"]
+__all__ = ["OpenPlans", "claim_nodes"]
 
 _CLAIMED_FOR: Final = MINUTE
 _STAYS: Final = (VictimState.SPARED, VictimState.FAILED)
@@ -41,17 +41,16 @@ class OpenPlans:
 
     def claim(self, intent: Preemption, now: int) -> None:
         """Keep the nodes of a plan for its preemptor; `now`: monotonic."""
-        nodes = {place.uid: place.node for place in intent.spec.placement}
-        for row in self.waiting(intent):
-            priority = self._priority(row)
-            self._state.cluster.nominate(row.uid, nodes[row.uid], priority, now + _CLAIMED_FOR)
+        nodes = {Uid(place.uid): place.node for place in intent.spec.placement}
+        claim_nodes(self._state, nodes, now)
 
     def leaving_beside(self, intent: Preemption) -> frozenset[Uid]:
         """Return the victims of other open plans that leave, as seen from this plan.
 
         Who is not on the way yet leaves only with a plan whose claims this one has to respect.
         """
-        least = min(map(self._priority, self.waiting(intent)), default=0)
+        waiting = self.waiting(intent)
+        least = min((_priority(self._state, row) for row in waiting), default=0)
         found = (
             uid
             for each in self.all()
@@ -73,12 +72,21 @@ class OpenPlans:
         return found
 
     def _leaving(self, each: Carried[Json], least: int) -> Iterator[Uid]:
-        claims = [self._priority(row) for row in self.waiting(each.intent)]
+        claims = [_priority(self._state, row) for row in self.waiting(each.intent)]
         counts = each.ending is None and bool(claims) and min(claims) >= least
         for victim in each.intent.spec.victims:
             if each.is_over(victim) or (counts and each.state(victim) not in _STAYS):
                 yield Uid(victim.root.uid)
 
-    def _priority(self, row: PodRow) -> int:
-        group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
-        return row.priority if group is None else group.priority
+
+def claim_nodes(state: ClusterState, nodes: Mapping[Uid, str], now: int) -> None:
+    """Reserve nodes for the pods that still wait for one, for a minute; `now`: monotonic."""
+    for uid, node in nodes.items():
+        row = state.pod(uid)
+        if row is not None and state.ours(row):
+            state.cluster.nominate(uid, node, _priority(state, row), now + _CLAIMED_FOR)
+
+
+def _priority(state: ClusterState, row: PodRow) -> int:
+    group = state.group(f"{row.namespace}/{row.group}") if row.group else None
+    return row.priority if group is None else group.priority
