@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.disruptions.questions import Rule
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
-from reprieve.engine.scheduling.outcome import Attempt, Explanation, Sentence, Unit
+from reprieve.engine.scheduling.outcome import Attempt, Explanation, Held, Sentence, Spared, Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.planes.scheduling.cycle.failed_attempts import log_failed
 from reprieve.telemetry.log import DETAIL
@@ -44,9 +49,53 @@ def test_a_gang_is_told_of_node_by_node_and_unit_by_unit(caplog: pytest.LogCaptu
         f"node a {of} NodeResourcesFit; {without} NodeResourcesFit",
         f"node b {of} NodeUnschedulable; {without} NodeUnschedulable",
         (
-            "default/low, a unit of 1 on a, is of lower priority than default/g: evicting it does "
-            "not help"
+            "default/low, a unit of 1 on a, is of lower priority than default/g: evicting all of "
+            "them does not help"
         ),
+    ]
+
+
+NEVER = "not eligible due to preemptionPolicy=Never."
+
+
+@pytest.mark.parametrize(
+    ("preempts", "changes", "why"),
+    [
+        (False, {}, f"no victims were searched for: {NEVER}"),
+        (True, {"preemption": None}, "no victims were searched for"),
+        (
+            True,
+            {"delayed": Nanos(60 * SECOND)},
+            "preemption is delayed until 1970-01-01T00:01:00Z (preemptionDelay)",
+        ),
+        (
+            True,
+            {
+                "spared": Spared(1, 60),
+                "held": Held(2, Nanos(90 * SECOND), Rule.CYCLE),
+                "protected": 3,
+            },
+            "evicting those that may be does not help: 1 within the minimum run time, the first "
+            "until 1970-01-01T00:01:00Z, 2 held until 1970-01-01T00:01:30Z (governor, rule "
+            f"{Rule.CYCLE}), 3 protected by the preemption priority of their class",
+        ),
+        (True, {}, "evicting all of them does not help"),
+    ],
+)
+def test_a_unit_of_lower_priority_is_logged_with_why_it_was_not_evicted(
+    preempts: bool,
+    changes: dict[str, Any],
+    why: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A group that may not preempt states nothing of what its preemption would have helped."""
+    low = [node("a", gpus=8), pod("low", node="a", gpus=4, priority=1)]
+    owner, *pods = gang(3, gpus=4, priority=5, preempts=preempts)
+    attempt, snapshot = failed(low, replace(owner, preempts=preempts), *pods)
+    with caplog.at_level(DETAIL, LOGGER):
+        log_failed(replace(attempt, **changes), snapshot, PLAIN)
+    assert [each for each in caplog.messages if "lower priority than" in each] == [
+        f"default/low, a unit of 1 on a, is of lower priority than default/g: {why}"
     ]
 
 

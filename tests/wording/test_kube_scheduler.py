@@ -212,6 +212,16 @@ def test_every_sentence_has_a_text() -> None:
     assert [each for each, text in said.items() if not text] == [Sentence.SILENT]
 
 
+def test_a_post_filter_that_states_nothing_leaves_no_prefix_behind() -> None:
+    silent = Explanation(Sentence.SILENT)
+    found = Preemption(Code.UNSCHEDULABLE, silent, evaluated=False)
+    member = Member(Uid("a"), diagnosis=_NO_CPU)
+    plain = Attempt(Unit((Uid("a"),)), Code.UNSCHEDULABLE, (member,), preemption=found)
+    assert wording.member_message(plain, member) == "0/2 nodes are available: 2 Insufficient cpu."
+    group = _group(silent)
+    assert wording.group_message(group) == wording.group_message(replace(group, status=(_STATUS,)))
+
+
 def test_a_long_note_is_cut_and_says_so() -> None:
     event = wording.failed_scheduling("x" * 1025)
     assert event.message == "x" * 1020 + " ..."

@@ -208,7 +208,8 @@ def member_message(attempt: Attempt, member: Member, *, kep_messages: bool = Fal
     """Return the message of the pod's `PodScheduled` condition and `FailedScheduling` event.
 
     A member of a group shows its own fit failure, else the group's status without what PostFilter
-    added; a plain pod shows both. In a tree the group is the pod's own.
+    added; a plain pod shows both, or the first alone where PostFilter states nothing. In a tree the
+    group is the pod's own.
     """
     if member.diagnosis is None:
         part = next((each for each in attempt.parts if each.key == member.group), None)
@@ -217,7 +218,7 @@ def member_message(attempt: Attempt, member: Member, *, kep_messages: bool = Fal
     if attempt.unit.group or attempt.preemption is None:
         return text
     found = preemption_text(attempt.preemption)
-    return f"{text} {_POD_PREEMPTION}{found}"
+    return f"{text} {_POD_PREEMPTION}{found}" if found else text
 
 
 def _first(attempt: Attempt, part: GroupStatus | None) -> tuple[Explanation, ...]:
@@ -240,7 +241,8 @@ def group_message(
     for explanation in attempt.status[1:]:
         text = explanation_text(explanation, kep_messages=kep_messages)
         own = explanation.sentence in (Sentence.CLAIMS_DEALLOCATED, Sentence.PLUGIN_FAILED)
-        parts.append(text if own else _GROUP_PREEMPTION + text)
+        if text:
+            parts.append(text if own else _GROUP_PREEMPTION + text)
     reasons = ", ".join(parts)
     return f"{_KEP_WAITING}: {reasons}" if waiting else reasons
 

@@ -1,8 +1,9 @@
 """What `-v 6` logs of a group whose attempt failed, and what is always logged of a plugin that did.
 
 Node by node: which filter refuses a pod of the group as the node is, and without all pods of lower
-priority. Unit by unit: who would have been evicted for it, if that had helped. It is worked out
-only where it is logged. Source: specification 14.
+priority. Unit by unit: the units of lower priority, and why none of them was evicted: preemption
+was not permitted, was not searched for, or does not help. It is worked out only where it is logged.
+Source: specification 14.
 """
 
 from __future__ import annotations
@@ -13,19 +14,25 @@ from typing import Final
 
 import numpy as np
 
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import format_instant
 from reprieve.engine.cluster.arrays import I64, U8
 from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import PLUGIN, Code, Rejection
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.job import JobReason
 from reprieve.engine.scheduling.outcome import Attempt, Sentence, with_inner
 from reprieve.engine.scheduling.victims.hierarchy import effective_priority
 from reprieve.planes.scheduling.context import log
 from reprieve.telemetry.log import DETAIL
+from reprieve.wording.koordinator import job_message
+from reprieve.wording.kube_scheduler import explanation_text
 
 __all__ = ["log_failed"]
 
 _MOST_LINES: Final = 200  # of nodes, and of units
+_NO_HELP: Final = "evicting all of them does not help"
 
 
 def log_failed(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
@@ -43,11 +50,43 @@ def log_failed(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
     if found is not None and found.code is Code.SUCCESS:
         return  # who was preempted is logged, with the filters that keep them from returning
     queued = [snapshot.pending[uid] for uid in attempt.unit.pods if uid in snapshot.pending]
+    why = _why_none(attempt)
     for pending in {each.pod_class: each for each in reversed(queued)}.values():
-        _log_pod(name, pending, snapshot, policy)
+        _log_pod(name, pending, snapshot, policy, why)
 
 
-def _log_pod(name: str, pending: Pending, snapshot: Snapshot, policy: Policy) -> None:
+def _why_none(attempt: Attempt) -> str:
+    """Return why the attempt evicts no unit of lower priority."""
+    found, gang = attempt.preemption, attempt.gang
+    if attempt.delayed is not None:
+        return f"preemption is delayed until {format_instant(attempt.delayed)} (preemptionDelay)"
+    if gang is not None and gang.job is not None and gang.job.reason is not JobReason.NOT_HELPFUL:
+        return job_message(gang.job, gang.waiting, gang.pods)
+    if found is not None and not found.evaluated:
+        return f"no victims were searched for: {explanation_text(found.explanation)}"
+    if found is None and (gang is None or gang.job is None):
+        return "no victims were searched for"
+    left = _left_alone(attempt)
+    return f"evicting those that may be does not help: {left}" if left else _NO_HELP
+
+
+def _left_alone(attempt: Attempt) -> str:
+    """Return how many pods of lower priority may not be evicted, by rule; empty for none."""
+    spared, held, found = attempt.spared, attempt.held, []
+    if spared is not None:
+        ends = format_instant(spared.until * SECOND)
+        found.append(f"{spared.pods} within the minimum run time, the first until {ends}")
+    if held is not None:
+        rule = f"harm budget {held.budget}" if held.budget else f"governor, rule {held.rule}"
+        found.append(f"{held.pods} held until {format_instant(held.until)} ({rule})")
+    if attempt.protected:
+        found.append(f"{attempt.protected} protected by the preemption priority of their class")
+    if attempt.gang is not None and attempt.gang.job is not None and attempt.gang.job.protected:
+        found.append(f"{attempt.gang.job.protected} protected by a quota, a budget or their gang")
+    return ", ".join(found)
+
+
+def _log_pod(name: str, pending: Pending, snapshot: Snapshot, policy: Policy, why: str) -> None:
     entry = snapshot.classes[pending.pod_class]
     profile = None if entry is None else policy.profile(entry.scheduler_name)
     if profile is None:
@@ -75,11 +114,12 @@ def _log_pod(name: str, pending: Pending, snapshot: Snapshot, policy: Policy) ->
     for text, size, place in units[:_MOST_LINES]:
         log.log(
             DETAIL,
-            "%s, a unit of %d on %s, is of lower priority than %s: evicting it does not help",
+            "%s, a unit of %d on %s, is of lower priority than %s: %s",
             text,
             size,
             place,
             name,
+            why,
         )
     _log_more(len(units), "units")
 
