@@ -31,6 +31,7 @@ from reprieve.execution.accounts.harm_store import HarmSite
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client
 from reprieve.kube.recording.events import EventRecorder
+from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request, Transport
 from reprieve.planes.common.disruptions.harm_budgets import HarmBudgets
 from reprieve.planes.common.disruptions.harm_statuses import HarmStatuses
@@ -81,7 +82,7 @@ class MemoryApi:
 
     `before` and `after` see each write before and after it is stored; an answer of theirs, or what
     they raise, takes the place of the real one. `deleted` counts deletions of pods by name. While
-    it is `away` every read is answered with a 503.
+    it is `away` every read is answered with a 503. `served`: what discovery names.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -90,6 +91,7 @@ class MemoryApi:
         self.deleted: Counter[str] = Counter()
         self.writes: list[tuple[str, Target]] = []
         self.away = False
+        self.served = [PODS, POD_GROUPS]  # what discovery names
         self.before: Callable[[str, Target], FakeAnswer | None] = lambda verb, where: None
         self.after: Callable[[str, Target], FakeAnswer | None] = lambda verb, where: None
         self._version = itertools.count(100)
@@ -101,7 +103,9 @@ class MemoryApi:
 
     def answer(self, request: Request) -> FakeAnswer:
         if request.path.count("/") == 3 and request.path.startswith("/apis/"):
-            return self._discovery(request.path)
+            return self._discovery(request.path.removeprefix("/apis/"))
+        if request.path == "/api/v1":
+            return self._discovery("v1")
         where = target(request.path)
         if request.query.get("watch"):
             queue: asyncio.Queue[Any] = asyncio.Queue()
@@ -122,11 +126,13 @@ class MemoryApi:
         stored = self._write(verb, where, json.loads(request.body or b"{}"))
         return self.after(verb, where) or stored
 
-    def _discovery(self, path: str) -> FakeAnswer:
-        if not path.endswith(POD_GROUPS.version):
-            return refusal(404, "NotFound")
-        entry = {"name": POD_GROUPS.plural, "kind": POD_GROUPS.kind, "namespaced": True}
-        return FakeAnswer(body={"resources": [entry]})
+    def _discovery(self, version: str) -> FakeAnswer:
+        found = [
+            {"name": each.plural, "kind": each.kind, "namespaced": each.namespaced}
+            for each in self.served
+            if each.api_version == version
+        ]
+        return FakeAnswer(body={"resources": found}) if found else refusal(404, "NotFound")
 
     def _read(self, where: Target) -> FakeAnswer:
         held = self.objects[where.kind]

@@ -133,7 +133,7 @@ class Disruptions:
         self._notify = notify
         self._displaced = DisplacementCounts(policy or GovernorPolicy())
         self.returns = Returns(client, fence, clock)
-        self._names = ForeignNames(client, self._writer, namespace)
+        self._names = ForeignNames(client, self._writer, namespace, clock)
         self._owed: dict[str, _Owed] = {}
         self._owing = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)

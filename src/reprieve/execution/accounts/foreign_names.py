@@ -1,9 +1,9 @@
 """What people of a namespace may know of whom their work was preempted for.
 
-Work of their own namespace has its name, that of another one a number: the same one each time it
-is the same work, and another one in each namespace. The key to these numbers is a Secret of the
-operator's namespace, which the chart makes empty and the operator fills when it is first needed
-(and makes where it may and there is none); where it is out of reach there are no numbers.
+Work of their own namespace has its name (`demand_names`), that of another one a number: the same
+one each time it is the same work, and another one in each namespace. The key to these numbers is a
+Secret of the operator's namespace, which the chart makes empty and the operator fills when it is
+first needed (and makes where it may and there is none); where it is out of reach there are none.
 Source: specification of disruptions, section 6.
 """
 
@@ -15,8 +15,10 @@ import logging
 import secrets
 from typing import Any, Final
 
+from kubeworld.units.clock import Clock
 from reprieve.api.disruption import KEY_FIELD, KEY_SECRET
 from reprieve.api.reprieve import Preemption
+from reprieve.execution.accounts.demand_names import DemandNames
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from reprieve.kube.resource import SECRETS
@@ -32,8 +34,9 @@ _KEY_BYTES: Final = 32
 class ForeignNames:
     """Names preemptors for people of other namespaces; `writer`: fenced, makes the Secret."""
 
-    def __init__(self, client: Client, writer: Client, namespace: str) -> None:
+    def __init__(self, client: Client, writer: Client, namespace: str, clock: Clock) -> None:
         self._client = client
+        self._demands = DemandNames(client, clock)
         self._writer = writer
         self._namespace = namespace
         self._key: bytes | None = None
@@ -52,13 +55,13 @@ class ForeignNames:
 
         Raises:
             Deposed: the fence is closed.
-            ApiError: the key to the numbers could not be read now.
+            ApiError: the key to the numbers, or what the plan names, could not be read now.
         """
         preemptor = intent.spec.preemptor
         if preemptor is None:
             return NOBODY
         if preemptor.namespace == namespace:
-            return f"{preemptor.kind}/{preemptor.name}"
+            return await self._demands.of(preemptor)
         lineage = intent.spec.preemptor_lineage or preemptor.uid
         return await self.known_as(namespace, lineage)
 
