@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from reprieve.cli.sessions.deciding import deciders_of
+from reprieve.cli.texts.plan_text import plan_text
 from reprieve.engine.diagnosis.model import Change, Fix
+from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.whatif.questions.answer import Answer, Verdict
 from reprieve.whatif.questions.changed import changed_by
 from reprieve.whatif.questions.planning import planned
@@ -138,3 +140,33 @@ def test_a_change_is_tried_with_everything_else_that_is_submitted() -> None:
     assert (first.verdict, mine.verdict) == (Verdict.STARTS, Verdict.NEVER_FITS)
     assert mine.diagnosis is not None
     assert mine.diagnosis.fixes == ()
+
+
+def busy(wanted: Object, *nodes: Object) -> Answer:
+    """Return what is planned of a job whose quota, for nodes with a fast disk, is in use."""
+    deciders = deciders_of(BOTH, ("default-scheduler",), {})
+    given = snapshot(deciders, *QUOTA, *SPLIT, split("cq", "here", 4), *nodes)
+    full = settled(given, deciders, submitted([job("holder", 1, 4, "q")])).overlay.frozen()
+    return asyncio.run(planned(None, full, deciders, submitted([wanted]), trying=60.0))
+
+
+def test_what_never_fits_has_the_reason_that_the_end_of_other_work_does_not_change() -> None:
+    """Its queue's quota is in use and will be free again; the nodes of its flavor never appear."""
+    wanted = job("mine", 1, 4, "q")
+    (waits,) = busy(wanted, node("n", 4, disk="fast")).outcomes
+    assert (waits.verdict, waits.reason) == (Verdict.WAITS, "HeldByOthers")
+    (never,) = busy(wanted, node("n", 4, disk="slow")).outcomes
+    assert (never.verdict, never.reason) == (Verdict.NEVER_FITS, "NoNodeMatches")
+    assert never.diagnosis is not None and never.diagnosis.reason is Reason.NO_NODE_MATCHES
+    assert "quota" not in never.message
+
+
+def test_of_pods_that_differ_none_is_advised_to_be_submitted_without_the_others() -> None:
+    """The pods of a Job may be fewer; a JobSet's driver without its workers is of no use."""
+    quota = [*SPLIT, split("cq", "here", 8), node("n", 4, disk="fast")]
+    alike = answered(job("mine", 2, 4, "q"), *quota)
+    advice = "Submit 1 pod at most, request less, or add nodes."
+    assert advice in "\n".join(plan_text(alike, BOTH.split(",")))
+    (outcome,) = alike.outcomes
+    different = alike.judged_again((replace(outcome, asks=replace(outcome.asks, pod=None)),))
+    assert "Submit 1 pod" not in "\n".join(plan_text(different, BOTH.split(",")))

@@ -118,7 +118,7 @@ class Outcome:
     it is admitted with fewer. `pods_without_victims`: how many would start without preemption;
     None where no work has to be preempted, or it was not computed. `asks`: what its pods request;
     `short`: what of that is missing without preemption, by resource.
-    `pods_on_empty_cluster`: of what never fits, how many have a node where no other work's work is.
+    `pods_on_empty_cluster`: of what never fits, how many have a node where no work runs.
     `estimate`: when it starts at the latest; `idle`: why no idle work is preempted for it.
     `written`: what changes that would help are in the manifests.
     """

@@ -139,7 +139,7 @@ class OutcomeDocument(_Struct, frozen=True):
     `requests`: quantities of all its pods by resource; `missing`: what of that is not free for it,
     so that others are preempted.
     `podsAsked`: of a job that is admitted with fewer pods than it requests; else null.
-    `podsOnEmptyCluster` would start where no other work's work is; null but for what never fits.
+    `podsOnEmptyCluster` would start on the cluster without any work; null but for what never fits.
     `estimate`: of what waits, and of what starts once others have been preempted;
     `idle`: of what waits where the idle plane decides, too. `holders`: who holds what it lacks;
     where that is places, who has them in the best domain.

@@ -167,7 +167,7 @@ class _Reading:
             reason, message = _said(now, waiting)
             if len(members) < least:
                 reason = "GroupIncomplete"
-                message = f"{len(members)} of at least {least} pods are there"
+                message = f"{len(members)} of its minimum of {least} pods are there"
         return self._reported(
             obj, verdict, reason, message, pods=members, placed=len(placed), waiting=obj
         )

@@ -3,7 +3,7 @@
 Pending work is queried from the planes themselves, as they were when the run ended: the dominant
 reason, and the changes with which it starts when the engine decides again. Where several planes
 decide, only those of these changes are reported with which it starts under all of them
-(`whatif.questions.verifying`). If it would wait on the same cluster with no other work's work on
+(`whatif.questions.verifying`). If it would wait on the same cluster without any work on
 it, too, it never fits: that is decided by another run.
 
 Source: the design's "Processes and time"; the reasons are those of `engine.diagnosis.reasons`.
@@ -140,7 +140,7 @@ async def _with_never(
     alone = await decided(client, emptied(run.overlay.snapshot), deciders, submitted)
     without = await _explained(alone, answer_of(alone), fixes=False, over=lambda: True)
     never = {
-        (each.kind, each.namespace, each.name): each.placed
+        (each.kind, each.namespace, each.name): each
         for each in without.outcomes
         if each.verdict is Verdict.WAITS
         and each.reason != GATED
@@ -148,13 +148,26 @@ async def _with_never(
     }
     return answer.judged_again(
         tuple(
-            replace(each, verdict=Verdict.NEVER_FITS, pods_on_empty_cluster=never[name])
+            _never(each, never[name])
             if each.verdict is Verdict.WAITS
             and (name := (each.kind, each.namespace, each.name)) in never
             else each
             for each in answer.outcomes
         )
     )
+
+
+def _never(outcome: Outcome, alone: Outcome) -> Outcome:
+    """Return the outcome of what fits nowhere; `alone`: that on the cluster without any work.
+
+    Its reason is the one that remains there: the end of other work does not change it.
+    """
+    judged = replace(outcome, verdict=Verdict.NEVER_FITS, pods_on_empty_cluster=alone.placed)
+    found, remains = outcome.diagnosis, alone.diagnosis
+    if remains is None or (found is not None and found.reason is remains.reason):
+        return judged
+    tried = replace(remains, fixes=() if found is None else found.fixes)
+    return replace(judged, diagnosis=tried, reason=alone.reason, message=alone.message)
 
 
 def _require(snapshot: Snapshot, resource: Resource) -> None:
