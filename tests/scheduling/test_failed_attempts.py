@@ -75,9 +75,11 @@ NEVER = "not eligible due to preemptionPolicy=Never."
                 "held": Held(2, Nanos(90 * SECOND), Rule.CYCLE),
                 "protected": 3,
             },
-            "evicting those that may be does not help: 1 within the minimum run time, the first "
-            "until 1970-01-01T00:01:00Z, 2 held until 1970-01-01T00:01:30Z (governor, rule "
-            f"{Rule.CYCLE}), 3 protected by the preemption priority of their class",
+            (
+                "evicting those that may be does not help: 1 within the minimum run time, the "
+                "first until 1970-01-01T00:01:00Z, 2 held until 1970-01-01T00:01:30Z (governor, "
+                f"rule {Rule.CYCLE}), 3 protected by the preemption priority of their class"
+            ),
         ),
         (True, {}, "evicting all of them does not help"),
     ],

@@ -67,7 +67,7 @@ def test_nodes_of_a_list_are_replayed_with_all_their_devices(tmp_path: Path) -> 
     assert study.notices == (
         (
             "cluster.from: 2 nodes with devices, 10 in all; replayed as nodes of 2, which is the "
-            "same to quotas; 1 nodes have none and are left out"
+            "same to quotas; left out: 1 node without devices"
         ),
     )
 

@@ -228,7 +228,7 @@ def test_what_asks_for_domains_in_vain_is_named(tmp_path: Path) -> None:
     path.write_text(STUDY.replace("devices: 4}", "devices: 4, domains: {rack: 1}}"))
     done = CliRunner().invoke(simulate, [str(path), "--workers", "1", "-o", str(tmp_path / "r")])
     assert done.exit_code == 0, done.output
-    assert "1 jobs want more devices than there are" in done.output
+    assert "left out: 1 job wider than the cluster" in done.output
     assert "trace.csv:4: required 'rack' beside preferred 'rack'" in done.output
     path.write_text(STUDY)
     done = CliRunner().invoke(simulate, [str(path), "--workers", "1", "-o", str(tmp_path / "r")])

@@ -162,9 +162,7 @@ def test_idleness_that_cannot_be_is_told_with_file_line_and_what_is_accepted(
     out = str(tmp_path / "report.html")
     result = CliRunner().invoke(simulate, [str(study), "-o", out, "--workers", "1"])
     assert result.exit_code == 0
-    assert f"1 lines cannot be read and were left out, the first is trace.csv:3: {bad.why}" in (
-        result.output
-    )
+    assert f"left out: 1 unreadable line, the first is trace.csv:3: {bad.why}" in (result.output)
 
 
 def test_idleness_is_drawn_by_seed_and_changes_nothing_else() -> None:

@@ -151,7 +151,7 @@ def test_the_example_loses_less_than_priority_and_age(tmp_path: Path) -> None:
           "  def order(self, c): return []"),
          "policy mine: admit returned more than there is; accepted: a list of what it was shown"),
         ("class Mine:\n  def admit(self, h): return []\n  def order(self, c): return []",
-         "nothing happens any more, and "),
+         "nothing happens any more, with "),
     ],
 )  # fmt: skip
 def test_a_policy_that_raises_is_named_and_the_other_runs_go_on(

@@ -88,7 +88,7 @@ def test_what_is_missing_is_told_and_the_rest_reported(tmp_path: Path) -> None:
     assert not list((tmp_path / "shards").glob("decisions-*"))
     merged = run(study, "--merge", tmp_path / "shards", "-o", tmp_path / "report.html")
     assert merged.exit_code == 1
-    assert "2 runs are missing, of shard 1/3; this is what there is" in merged.output
+    assert "missing: 2 runs, of shard 1/3; this is what there is" in merged.output
     assert (
         "This study is not whole: 2 of its runs were not made"
         in (tmp_path / "report.html").read_text()

@@ -84,7 +84,7 @@ def test_whether_it_is_compressed_is_told_from_the_content(
 
 def test_a_trace_without_jobs_is_refused_with_what_it_has() -> None:
     unread = (Malformed(2, "2 cells where the header has 3"),)
-    said = "trace t: no job in it; 1 lines cannot be read, the first is line 2: 2 cells"
+    said = "trace t: no job in it; 1 unreadable line, the first is line 2: 2 cells"
     with pytest.raises(UsageError, match=said):
         demand(Trace("t", (), unread), Tenants(), 3, None, 1)
 
@@ -119,7 +119,7 @@ def test_without_a_load_the_trace_is_submitted_as_it_is() -> None:
 def test_jobs_wider_than_the_cluster_are_left_out_and_counted() -> None:
     given = demand(some_trace(), Tenants(), 3, None, 1)
     assert given.too_wide == 100
-    with pytest.raises(UsageError, match="no job wants at most 3 devices"):
+    with pytest.raises(UsageError, match="no job requests at most 3 devices"):
         demand(Trace("t", (job("j", 0, 4, 1),), (Malformed(2, ""),)), Tenants(), 3, None, 1)
 
 

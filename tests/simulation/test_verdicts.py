@@ -35,7 +35,7 @@ def test_three_runs_get_no_star_but_their_number_and_the_interval(tmp_path: Path
     results = results_of(tmp_path, 3)
     text = report_html(results)
     assert " *</small>" not in text
-    assert "3 runs are too few for a star" in text
+    assert "With 3 runs there is no star" in text
     assert re.search(r"<small>\([^)]* – [^)]*\)</small>", text)
     (sentence,) = verdict_lines(results.loads[0])
     assert sentence.startswith("classical against none (3 runs, no proof): ")

@@ -79,7 +79,7 @@ def nodes_that_have_as_many_pods_as_they_may() -> Situation:
     return Situation(
         (*_THERE, small),
         [pod("mine", 1, "low")],
-        ["it lacks 1 pods in gpu-0"],
+        ["it lacks 1 pod in gpu-0"],
         [[pod("old", 1, "low")]],
     )
 

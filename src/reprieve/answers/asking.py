@@ -16,7 +16,7 @@ from reprieve.answers.missing_members import with_missing_members
 from reprieve.answers.preemptions.displacements import concerning, of_victim, others_for, records
 from reprieve.answers.preemptions.known_notices import with_notices
 from reprieve.answers.preemptions.reported_disruptions import completed, disruptions_of
-from reprieve.answers.quantities import counted, listed
+from reprieve.answers.quantities import listed
 from reprieve.answers.refused_pods import with_refusal
 from reprieve.answers.sources import Json, Reading, Source
 from reprieve.answers.standing import Standing, standing_of
@@ -24,6 +24,7 @@ from reprieve.answers.unit import Unit, name_of, unit_of
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.plan import Plane
 from reprieve.kube.resource import PREEMPTIONS
+from reprieve.units.counts import counted
 from reprieve.units.errors import UsageError
 
 __all__ = ["Diagnose", "Partial", "answer"]

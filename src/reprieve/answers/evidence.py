@@ -13,20 +13,12 @@ from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.overridden import overridden_of
 from reprieve.answers.preemptions.demand import demand_text
-from reprieve.answers.quantities import (
-    ago,
-    amounts,
-    counted,
-    device_time,
-    duration,
-    instant,
-    listed,
-    summed,
-)
+from reprieve.answers.quantities import ago, amounts, device_time, duration, instant, listed, summed
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of
 from reprieve.engine.idle.debts import WITHIN
 from reprieve.engine.plan import Plane
+from reprieve.units.counts import counted
 from reprieve.units.references import Reference
 from reprieve.whatif.questions.asked import described, requests_of_spec
 from reprieve.wording.blockers import place_holders_text

@@ -24,10 +24,11 @@ from reprieve.answers.evidence import MOST_TIMES, evidence_of
 from reprieve.answers.findings import Findings, named
 from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.preemptions.demand import demand_of
-from reprieve.answers.quantities import ago, counted
+from reprieve.answers.quantities import ago
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.units.counts import counted
 from reprieve.whatif.questions.document import estimate_document, idle_document
 from reprieve.whatif.questions.written import written_by
 from reprieve.wording.changes import fix_text

@@ -12,11 +12,11 @@ from typing import Final
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
 from kubeworld.units.quantities import quantity_text
+from reprieve.units.counts import counted, of_resource
 
 __all__ = [
     "ago",
     "amounts",
-    "counted",
     "device_time",
     "duration",
     "instant",
@@ -47,7 +47,9 @@ def quantity(resource: str, amount: int) -> str:
 def amounts(named: Mapping[str, int]) -> str:
     """Return `8 nvidia.com/gpu, 4 cpu, 16Gi memory`; what is zero is left out."""
     order = sorted(named, key=lambda name: (name in _FIRST, name in _BYTES, name))
-    return ", ".join(f"{quantity(name, named[name])} {name}" for name in order if named[name])
+    return ", ".join(
+        of_resource(quantity(name, named[name]), name) for name in order if named[name]
+    )
 
 
 def summed(each: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -57,11 +59,6 @@ def summed(each: Iterable[Mapping[str, int]]) -> dict[str, int]:
         for name, amount in named.items():
             total[name] = total.get(name, 0) + amount
     return total
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """Return `1 pod`, `8 pods`, `18,204 pods`."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def device_time(device_seconds: int) -> str:

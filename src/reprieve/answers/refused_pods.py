@@ -17,11 +17,11 @@ from kubeworld.objects.pods import is_over
 from reprieve.answers.document import State, Step
 from reprieve.answers.events import instant_of
 from reprieve.answers.kinds import job_kind_of
-from reprieve.answers.quantities import counted
 from reprieve.answers.sources import Json, Reading
 from reprieve.answers.standing import Standing
 from reprieve.answers.unit import Unit, name_of, namespace_of, uid_of
 from reprieve.kube.resource import EVENTS, Resource
+from reprieve.units.counts import counted
 from reprieve.whatif.questions.asked import described
 
 __all__ = ["with_refusal"]

@@ -30,13 +30,14 @@ from reprieve.answers.conditions import (
 )
 from reprieve.answers.document import State, Step
 from reprieve.answers.kinds import job_kind_of
-from reprieve.answers.quantities import counted, listed
+from reprieve.answers.quantities import listed
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
 from reprieve.jobs.reading import end, is_suspended
+from reprieve.units.counts import counted
 
 __all__ = ["Standing", "let_run", "standing_of"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from reprieve.answers.quantities import counted
+from reprieve.units.counts import counted
 from reprieve.whatif.snapshots.snapshot import Snapshot, Unseen
 
 __all__ = ["hidden", "unseen_texts"]

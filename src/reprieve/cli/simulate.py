@@ -49,6 +49,7 @@ from reprieve.simulation.runs import (
 from reprieve.simulation.shards import Shard, read_shard, read_shards, write_shard
 from reprieve.simulation.sources import sum_of
 from reprieve.simulation.study import Study
+from reprieve.units.counts import counted
 from reprieve.units.errors import UsageError
 
 __all__ = ["simulate"]
@@ -265,7 +266,7 @@ class _Line:
         done = over + underway.runs
         left = f"{took / done * (of - done):,.0f} s left" if done else "?"
         jobs, days = self._jobs + underway.jobs, self._days + underway.days
-        said = f"{over} of {of} runs, {jobs:,} jobs, {days:,.0f} simulated days, {left}"
+        said = f"{over} of {of} runs, {counted(jobs, 'job')}, {days:,.0f} simulated days, {left}"
         click.echo(f"\r\x1b[K{said}" if self._changes else said, nl=not self._changes, err=True)
 
     def clear(self) -> None:
@@ -349,8 +350,10 @@ def _print_tables(
         click.echo(f"failed: {line}", err=True)
     click.echo("")
     if interrupted:
-        click.echo(f"interrupted: {results.missing} runs were not made; this is what there is")
+        click.echo(
+            f"interrupted; not made: {counted(results.missing, 'run')}; this is what there is"
+        )
     elif results.missing:
         which = f", of {', '.join(missing)}" if missing else ""
-        click.echo(f"{results.missing} runs are missing{which}; this is what there is")
+        click.echo(f"missing: {counted(results.missing, 'run')}{which}; this is what there is")
     click.echo(f"wrote {output}, and beside it results.csv and what was decided")

@@ -15,7 +15,6 @@ import click
 
 from kubeworld.units.clock import SystemClock
 from reprieve.answers.kinds import BETWEEN, POD_GROUPS, WORKLOADS
-from reprieve.answers.quantities import counted
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
 from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.cli.sessions.reading import reading_client
@@ -24,6 +23,7 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import DISRUPTIONS, GPU_WORKLOADS, Resource
 from reprieve.operator.collector import relax_collector
+from reprieve.units.counts import counted
 from reprieve.units.errors import UsageError
 from reprieve.whatif.copy.lists import gather
 from reprieve.whatif.snapshots.anonymous import Pseudonyms

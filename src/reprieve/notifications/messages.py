@@ -22,6 +22,7 @@ import orjson
 from kubeworld.units.durations import SECOND, format_duration
 from kubeworld.units.instants import Nanos
 from reprieve.api.disruption import Disruption
+from reprieve.units.counts import counted
 
 __all__ = ["EVENT_TYPE", "Format", "body", "format_for", "headers"]
 
@@ -116,12 +117,13 @@ def _text(reported: Disruption) -> str:
     """Return the lines for people; names cannot format or mention."""
     spec, space = reported.spec, reported.metadata.namespace
     subject = f"{spec.subject.kind} {space}/{spec.subject.name}"
-    several = f" ({spec.objects} objects)" if spec.objects > 1 else ""
+    several = f" ({counted(spec.objects, 'object')})" if spec.objects > 1 else ""
     lost = format_duration(spec.lost_device_seconds * SECOND)
+    times = counted(spec.times, "time")
     lines = [
         f"{subject}{several} was preempted at {spec.ended_at}, for {spec.preemptor}.",
         f"Why: {spec.rule}.",
-        f"Lost: {lost} of device time; preempted {spec.times} times within {spec.window}.",
+        f"Lost: {lost} of device time; preempted {times} within {spec.window}.",
         f"It would have stayed with: {spec.spared_by}.",
         f"kubectl describe disruption -n {space} {reported.metadata.name}",
     ]

@@ -23,6 +23,7 @@ from reprieve.scenarios.steps import (
     WaitGpuWorkload,
     WaitGpuWorkloadAbsent,
 )
+from reprieve.units.counts import counted
 
 __all__ = [
     "count_stays",
@@ -138,7 +139,9 @@ async def wait_bound(play: Play, step: WaitBound) -> None:
         return True if bound == step.count else None
 
     if await observer.until(enough, step.timeout) is None:
-        raise StepFailed(f"{bound} pods instead of {step.count} after {step.timeout:g} s")
+        raise StepFailed(
+            f"{counted(bound, 'pod')} instead of {step.count} after {step.timeout:g} s"
+        )
 
 
 def _groups_of(pod: Object) -> set[str]:

@@ -23,6 +23,7 @@ from reprieve.simulation.domains import NO_DOMAINS, NOBODY_ASKS, AskingDomain, D
 from reprieve.simulation.idleness import NEVER_IDLE, Idleness
 from reprieve.simulation.replaying.notified_jobs import NEVER_NOTIFIED, Asking
 from reprieve.simulation.trace import Job, Trace, device_time, window
+from reprieve.units.counts import counted
 from reprieve.units.errors import UsageError
 
 __all__ = ["Demand", "Tenants", "demand", "load_of"]
@@ -90,16 +91,16 @@ def demand(
         unread = trace.malformed
         why = f", the first is line {unread[0].line}: {unread[0].why}" if unread else ""
         raise UsageError(
-            f"trace {trace.name}: no job in it; {len(unread)} lines cannot be read{why}; "
-            f"{trace.without} jobs want no devices; accepted: at least one job"
+            f"trace {trace.name}: no job in it; {counted(len(unread), 'unreadable line')}{why}; "
+            f"{counted(trace.without, 'job')} without devices; accepted: at least one job"
         )
     count, of_a_node = nodes or (1, capacity)
     fitting = [j for j in trace.jobs if j.devices <= domains.most(j, count, of_a_node)]
     if not fitting:
         raise UsageError(
-            f"trace {trace.name}: no job wants at most {capacity} devices, which is what the "
-            f"cluster has; it has {len(trace.jobs)} jobs and {len(trace.malformed)} lines that "
-            f"cannot be read"
+            f"trace {trace.name}: no job requests at most {counted(capacity, 'device')}, which is "
+            f"what the cluster has; it has {counted(len(trace.jobs), 'job')} and "
+            f"{counted(len(trace.malformed), 'unreadable line')}"
         )
     within = window(fitting)
     own = load_of(fitting, capacity, within)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kubeworld.units.untrusted import Unreadable, read_integer
 from reprieve.simulation.readers.lines import MOST_DEVICES, numbered_lines
+from reprieve.units.counts import counted
 from reprieve.units.errors import UsageError
 
 __all__ = ["DevicesOfNodes", "alike", "read_node_list"]
@@ -46,15 +47,15 @@ def alike(counts: Sequence[int], where: str) -> tuple[int, int, str]:
     those = [count for count in counts if count]
     if not those or sum(those) > MOST_DEVICES:
         raise UsageError(
-            f"{where}: {len(counts):,} nodes with {sum(those):,} devices; accepted: from 1 to "
-            f"{MOST_DEVICES:,} devices"
+            f"{where}: {counted(len(counts), 'node')} with {counted(sum(those), 'device')}; "
+            f"accepted: from 1 to {MOST_DEVICES:,} devices"
         )
     size = gcd(*those)
-    reported = f"cluster.from: {len(those):,} nodes with devices, {sum(those):,} in all"
+    reported = f"cluster.from: {counted(len(those), 'node')} with devices, {sum(those):,} in all"
     if max(those) > size:
         reported += f"; replayed as nodes of {size}, which is the same to quotas"
     if len(those) < len(counts):
-        reported += f"; {len(counts) - len(those):,} nodes have none and are left out"
+        reported += f"; left out: {counted(len(counts) - len(those), 'node')} without devices"
     return sum(those) // size, size, reported
 
 

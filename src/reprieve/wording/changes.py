@@ -34,7 +34,7 @@ class Written:
 def fix_text(fix: Fix, written: Sequence[Written] = ()) -> str:
     """Return a change that was tried and helps, as a sentence; of manifests it names the fields."""
     makes_way = {0: "", 1: "; one other is preempted then"}.get(
-        fix.victims, f"; {fix.victims} others are preempted then"
+        fix.victims, f"; {fix.victims:,} more are preempted then"
     )
     if fix.change is Change.WAIT:
         until = fix.after or "those that are preempted have ended"

@@ -21,6 +21,7 @@ from reprieve.engine.diagnosis.reasons import REASONS, Reason
 from reprieve.engine.diagnosis.refusals import Refused
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.plan import Plane
+from reprieve.units.counts import of_resource
 from reprieve.wording.causes import CAUSES, CauseWords
 from reprieve.wording.changes import Written, fix_text
 from reprieve.wording.events import EventText
@@ -425,7 +426,9 @@ def deficit_text(deficit: Mapping[tuple[str, str], int]) -> str:
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
     """Return amounts in base units as people write them: `4 cpu, 16Gi memory`."""
-    return ", ".join(f"{quantity_text(name, n)} {name}" for name, n in sorted(amounts.items()))
+    return ", ".join(
+        of_resource(quantity_text(name, n), name) for name, n in sorted(amounts.items())
+    )
 
 
 def reasons_markdown() -> str:

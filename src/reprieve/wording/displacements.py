@@ -14,6 +14,7 @@ from typing import Final
 
 from kubeworld.units.durations import format_duration
 from reprieve.engine.disruptions.questions import Enforcement
+from reprieve.units.counts import counted
 
 __all__ = [
     "EVICTION",
@@ -125,7 +126,7 @@ def spared_by(plane: str, rule: str) -> str:
 def repeated_text(times: int, window: int, enforcement: Enforcement) -> str:
     """Return the text about work that was displaced so often; `window` in nanoseconds."""
     return (
-        f"this lineage was displaced {times} times within {format_duration(window)}: "
+        f"this lineage was displaced {counted(times, 'time')} within {format_duration(window)}: "
         f"{_REPEATED[enforcement]}"
     )
 

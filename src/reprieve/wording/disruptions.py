@@ -9,6 +9,7 @@ from typing import Final
 from kubeworld.units.durations import HOUR, MINUTE, SECOND, format_duration
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.disruptions.questions import Hold, Loop, Rule
+from reprieve.units.counts import counted
 
 _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
     {
@@ -48,12 +49,13 @@ def pair_text(preemptor: str, victim: str, hold: Hold, times: tuple[int, int], w
     changed = "once a priority, weight or quota of theirs was changed"
     if all(times):
         return (
-            f"{preemptor} and {victim} preempted each other {times[0]} and {times[1]} times "
-            f"{within}: {until} ({hold.rule}), but with a strictly higher priority, or {changed}"
+            f"{preemptor} and {victim} preempted each other {times[0]} and "
+            f"{counted(times[1], 'time')} {within}: {until} ({hold.rule}), but with a strictly "
+            f"higher priority, or {changed}"
         )
     what = "in a circle of several" if hold.rule is Rule.CYCLE else "and got nothing of it"
     return (
-        f"{preemptor} preempted {victim} {times[0]} times {within} {what}: {until} "
+        f"{preemptor} preempted {victim} {counted(times[0], 'time')} {within} {what}: {until} "
         f"({hold.rule}), but {changed}"
     )
 
@@ -73,6 +75,6 @@ def loop_text(loop: Loop, names: Sequence[str]) -> str:
         for one, other in loop.held
     )
     return (
-        f"{turn}, {loop.displacements} displacements in {format_duration(length)}, "
+        f"{turn}, {counted(loop.displacements, 'displacement')} in {format_duration(length)}, "
         f"{lost:.1f} device-hours lost: {held} before {format_instant(loop.until)}"
     )

@@ -10,6 +10,7 @@ from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api.harm_budget import HarmBudget, HarmCondition, HarmStatus, HarmUse
 from reprieve.engine.harm_budgets.accounts import Use
+from reprieve.units.counts import counted
 
 __all__ = ["account_text", "day_text", "harm_status", "wait_text"]
 
@@ -47,7 +48,7 @@ def harm_status(
             "True",
             "LimitReached",
             f"no further displacement fits: {names}"
-            + (f" and {others} others" if others > 0 else ""),
+            + (f" and {counted(others, 'other')}" if others > 0 else ""),
         )
         if exhausted
         else ("Exhausted", "False", "WithinLimits", "each account allows another displacement"),

@@ -12,6 +12,7 @@ from typing import Final
 
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.api.kaiwo import Condition
+from reprieve.units.counts import counted
 
 __all__ = ["SHARED_DEVICE", "Sharing", "SharingReason", "with_sharing"]
 
@@ -65,9 +66,9 @@ def with_sharing(existing: list[Condition], sharing: Sharing | None, now: Nanos)
 def _message(sharing: Sharing) -> str:
     match sharing.reason:
         case SharingReason.SAME_DEVICE:
-            devices = f"{_counted(sharing.devices, 'device')} of its pods {_be(sharing.devices)}"
+            devices = f"{counted(sharing.devices, 'device')} of its pods {_be(sharing.devices)}"
             return (
-                f"{devices} reported for {_counted(sharing.others, 'other pod')}, too: the "
+                f"{devices} reported for {counted(sharing.others, 'other pod')}, too: the "
                 "utilization is that of all of them, and counts as idle only while none uses "
                 "the device"
             )
@@ -82,10 +83,6 @@ def _message(sharing: Sharing) -> str:
                 "device for one of its pods, or its whole use for each. Pods without samples are "
                 "never idle, the others only while none of them uses the device"
             )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _be(number: int) -> str:

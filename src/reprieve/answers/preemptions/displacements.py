@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kubeworld.units.untrusted import Form
 from reprieve.answers.document import Displaced
-from reprieve.answers.quantities import counted, listed, summed
+from reprieve.answers.quantities import listed, summed
 from reprieve.answers.sources import Json, Reading
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.api.reprieve import (
@@ -30,6 +30,7 @@ from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.records.displacements import kept
 from reprieve.records.plans.parts import PartsMissing, joined, left
 from reprieve.records.victim_states import victim_states
+from reprieve.units.counts import counted
 from reprieve.wording.demands import stages_text
 from reprieve.wording.displacements import rule_text
 

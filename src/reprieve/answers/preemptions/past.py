@@ -16,10 +16,11 @@ from kubeworld.units.instants import Nanos, format_instant
 from kubeworld.units.untrusted import Form
 from reprieve.answers.document import VERSION, Answer, Fact, State, Step, Subject, Waiting
 from reprieve.answers.kinds import Asked, nearest
-from reprieve.answers.quantities import ago, counted
+from reprieve.answers.quantities import ago
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
 from reprieve.telemetry.decision_history import History, Line, history_of
+from reprieve.units.counts import counted
 from reprieve.units.errors import UsageError
 from reprieve.wording.diagnosis import anchor, words
 

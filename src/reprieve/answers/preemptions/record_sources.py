@@ -30,6 +30,7 @@ from reprieve.kube.transport import HttpWire, Transport
 from reprieve.kube.yaml_text import ManifestLoader
 from reprieve.records.plans.parts import PartsMissing, whole
 from reprieve.telemetry.decision_history import lines_of_log
+from reprieve.units.counts import counted
 from reprieve.units.errors import ReprieveError, UsageError
 
 __all__ = [
@@ -202,8 +203,8 @@ def samples_of_log(path: Path) -> tuple[list[Preemption], list[str]]:
         raise UsageError(
             f"--decision-log {path}: no lines with an input; accepted: a log with some"
         )
-    unread = [f"{unreadable:,} lines of {path} are none of a decision log"] if unreadable else []
-    unread += [f"{dropped:,} lines are missing in {path}"] if dropped else []
+    unread = [f"{path}: {counted(unreadable, 'line')} not of a decision log"] if unreadable else []
+    unread += [f"{path}: {counted(dropped, 'line')} missing"] if dropped else []
     return records, unread
 
 

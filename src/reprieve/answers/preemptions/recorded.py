@@ -31,6 +31,7 @@ from reprieve.records.scheduling.replay import (
     decide_scheduling_again,
 )
 from reprieve.records.scheduling.story import pod_answer_text, pod_story, pods_named
+from reprieve.units.counts import counted
 from reprieve.units.errors import ReprieveError
 
 __all__ = ["Replays", "answers", "differences", "judged", "reported"]
@@ -116,12 +117,14 @@ def judged(record: Preemption) -> tuple[Replays | None, str, bool]:
 def _size(replay: Replays) -> str:
     decided_on = replay.decided_on
     if isinstance(decided_on, QuotaInput):
-        counts = len(decided_on.cluster_queues), len(decided_on.holders), len(decided_on.heads)
-        nodes = f", {len(decided_on.nodes)} nodes" if decided_on.nodes else ""
-        return "{} ClusterQueues, {} workloads with quota, {} at the head".format(*counts) + nodes
+        queues = counted(len(decided_on.cluster_queues), "ClusterQueue")
+        holders = counted(len(decided_on.holders), "workload")
+        nodes = f", {counted(len(decided_on.nodes), 'node')}" if decided_on.nodes else ""
+        return f"{queues}, {holders} with quota, {len(decided_on.heads)} at the head{nodes}"
     if isinstance(decided_on, SchedulingInput):
-        return f"{len(decided_on.nodes)} nodes, {len(decided_on.pods.uids)} placed pods"
-    return f"{len(decided_on.snapshot.workloads)} workloads"
+        pods = counted(len(decided_on.pods.uids), "placed pod")
+        return f"{counted(len(decided_on.nodes), 'node')}, {pods}"
+    return counted(len(decided_on.snapshot.workloads), "workload")
 
 
 def differences(spec: PreemptionSpec, replay: Replays) -> str:

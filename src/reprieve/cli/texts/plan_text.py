@@ -15,7 +15,6 @@ from reprieve.answers.layout import MOST_LINES, Style, safe, shortened, wrapped
 from reprieve.answers.quantities import (
     ago,
     amounts,
-    counted,
     device_time,
     duration,
     listed,
@@ -26,6 +25,7 @@ from reprieve.answers.unseen import hidden, unseen_texts
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason, Trait, with_trait
 from reprieve.engine.lost_work import is_device
+from reprieve.units.counts import counted
 from reprieve.whatif.questions.answer import Answer, Borrowed, Displaced, Fragile, Outcome, Verdict
 from reprieve.whatif.snapshots.snapshot import Snapshot
 from reprieve.wording.blockers import place_holders_text
@@ -178,8 +178,10 @@ def _next_steps(outcome: Outcome, diagnosis: Diagnosis) -> list[str]:
     Of what fits nowhere, waiting is never stated to help.
     """
     if outcome.verdict is Verdict.NEVER_FITS:
-        # Then a change was tried with one pod of them, and would help that one alone.
-        if placed := outcome.pods_on_empty_cluster:
+        # Then a change was tried with one pod of them, and would help that one alone. Pods that
+        # differ cannot be submitted without the others.
+        placed = outcome.pods_on_empty_cluster
+        if placed and outcome.asks.pod is not None:
             return [f"Submit {counted(placed, 'pod')} at most, request less, or add nodes."]
         if diagnosis.reason in _ROOM and not diagnosis.fixes:
             return ["Request less, or add nodes; waiting does not help."]

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from reprieve.answers.layout import safe, wrapped
-from reprieve.answers.quantities import counted, listed
+from reprieve.answers.quantities import listed
 from reprieve.shadow.candidate import AS_RECORDED
 from reprieve.shadow.comparison import ChosenVictim, Comparison, Verdict
 from reprieve.shadow.document import Document, Sums
+from reprieve.units.counts import counted
 from reprieve.wording.harm_budgets import day_text, wait_text
 
 __all__ = ["MOST_ROWS", "shadow_text"]

@@ -28,6 +28,7 @@ from reprieve.engine.idle.outcome import Declined, Evaluation
 from reprieve.engine.idle.samples import freshness
 from reprieve.engine.idle.search import covered
 from reprieve.engine.plan import Plane
+from reprieve.units import counts
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.references import Reference
 
@@ -168,7 +169,7 @@ def _protection(facts: IdleFacts, demand: Workload) -> tuple[dict[str, str], Nan
     budgets = sorted({each.budget for each in held if each.budget})
     if budgets:
         more = len(budgets) - _BUDGETS
-        beside = f" and {more} others" if more > 0 else ""
+        beside = f" and {counts.counted(more, 'other')}" if more > 0 else ""
         values["budgets"] = ", ".join(budgets[:_BUDGETS]) + beside
     return values, earliest
 

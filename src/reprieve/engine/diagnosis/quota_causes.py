@@ -31,6 +31,7 @@ from reprieve.engine.quota.model import BorrowWithinCohort, Policy, Preemption, 
 from reprieve.engine.quota.targets.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.targets.preemption import SearchOracle, find_targets
 from reprieve.engine.quota.targets.protection import sparing
+from reprieve.units.counts import of_resource
 
 __all__ = ["holding_cause"]
 
@@ -157,7 +158,7 @@ class _Search:
 def _listed(snapshot: Snapshot, amounts: Mapping[int, int]) -> str:
     pairs = snapshot.tree.flavor_resources
     return ", ".join(
-        f"{text(pairs[column].resource, amount)} {pairs[column].resource}"
+        of_resource(text(pairs[column].resource, amount), pairs[column].resource)
         for column, amount in sorted(amounts.items())
     )
 

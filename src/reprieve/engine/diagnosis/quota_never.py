@@ -14,6 +14,7 @@ from reprieve.engine.diagnosis.quota_trial import Trial
 from reprieve.engine.diagnosis.quota_usage import ceiling_text
 from reprieve.engine.quota.holdings.amounts import capacity_text, text
 from reprieve.engine.quota.model import FlavorResource, Workload
+from reprieve.units.counts import of_resource
 
 __all__ = ["named_pod_sets", "no_flavor", "too_much"]
 
@@ -64,8 +65,8 @@ def too_much(trial: Trial, workload: Workload) -> dict[str, str]:
             amounts.update(each.amounts)
         alone = [Asking(pod_sets, dict(sorted(amounts.items())))]
     excess = _excess(trial, alone[0])
-    needs = [f"{text(name, alone[0].amounts[name])} {name}" for name in excess]
-    ceilings = [f"{capacity_text(name, most)} {name}" for name, most in excess.items()]
+    needs = [of_resource(text(name, alone[0].amounts[name]), name) for name in excess]
+    ceilings = [of_resource(capacity_text(name, most), name) for name, most in excess.items()]
     ceiling = f"{', '.join(ceilings)} at most"
     if len(excess) == 1:
         pair = _widest(trial, alone[0], next(iter(excess)))

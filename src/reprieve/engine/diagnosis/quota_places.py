@@ -17,6 +17,7 @@ from reprieve.engine.topology.assign import groups_of, led
 from reprieve.engine.topology.capacity import Capacity, capacity
 from reprieve.engine.topology.model import PodsWanted
 from reprieve.engine.topology.places import Places
+from reprieve.units.counts import counted
 
 __all__ = ["PlaceShortage", "place_shortage"]
 
@@ -69,10 +70,9 @@ def place_shortage(trial: Trial, workload: Workload, *, empty: bool) -> PlaceSho
 def _asks(room: Capacity, workers: PodsWanted, leader: PodsWanted | None) -> str:
     size = room.meant.slicing.size
     if size > 1:
-        unit = "slice" if room.need == 1 else "slices"
-        said = f"{room.need} {unit} of {size} pods"
+        said = f"{counted(room.need, 'slice')} of {size} pods"
     else:
-        said = f"{workers.count} pod{'' if workers.count == 1 else 's'}"
+        said = counted(workers.count, "pod")
     return said if leader is None else f"{said} and their leader"
 
 

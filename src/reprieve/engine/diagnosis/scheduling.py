@@ -47,6 +47,7 @@ from reprieve.engine.scheduling.outcome import (
     with_inner,
 )
 from reprieve.engine.scheduling.outcome import Diagnosis as Fit
+from reprieve.units.counts import counted
 
 __all__ = [
     "LEAVING",
@@ -161,7 +162,7 @@ def of_attempt(attempt: Attempt) -> Diagnosis | None:
     if nominated and Reason.VICTIMS_LEAVING not in found:
         found[Reason.NOMINATED_WAITING] = ""
         nodes = sorted({m.nominate for m in waiting if isinstance(m.nominate, str)})
-        values["on"] = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
+        values["on"] = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
     if not found:
         found[Reason.FULL] = ""
     if Reason.FULL in found and fit is not None and _by_devices(fit):
@@ -363,7 +364,7 @@ def _by_cycle(
 def count_victims(number: int, values: dict[str, str]) -> None:
     """Note how many are preempted, where it is known."""
     if number:
-        values["victims"] = "1 pod" if number == 1 else f"{number} pods"
+        values["victims"] = counted(number, "pod")
 
 
 def _by_rejection(fit: Fit) -> dict[Rejection, int]:

@@ -37,6 +37,7 @@ from kubeworld.units.clock import SystemClock
 from kubeworld.units.durations import SECOND
 from reprieve.engine.plan import Plane
 from reprieve.planes.common.suspects import Accused, Suspects
+from reprieve.units.counts import counted
 from reprieve.units.errors import ReprieveError
 
 __all__ = [
@@ -339,7 +340,8 @@ class Solver:
         self._left = {each: left[each] for each in left if each.is_alive()}
         if len(self._left) >= _MOST_LEFT:
             self._limit.give_up(
-                f"{len(self._left)} decisions could not be stopped, the last about {what or 'all'}",
+                f"{counted(len(self._left), 'decision')} could not be stopped, "
+                f"the last about {what or 'all'}",
                 self._accused(self._left.values()),
             )
         return TookTooLong(what, self._limit.longest / SECOND, left=thread.is_alive())

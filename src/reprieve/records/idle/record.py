@@ -27,6 +27,7 @@ from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import budget_of
 from reprieve.engine.idle.flights import in_flight
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase, Policy, Workload
+from reprieve.units.counts import counted
 
 __all__ = [
     "DATA_LIMIT",
@@ -73,7 +74,7 @@ def encode(snapshot: IdleSnapshot, policy: Policy, now: Nanos, records: int = 1)
     named = {demand: roots for demand, roots in spared.items() if roots} or msgspec.UNSET
     decided_on = DecisionInput(kept, policy, now, reprieve.__version__, named)
     text = msgspec.json.encode(decided_on, order="deterministic")
-    return packed(text, f"{len(kept.workloads)} workloads", records)
+    return packed(text, counted(len(kept.workloads), "workload"), records)
 
 
 def packed(text: bytes, size: str, records: int = 1, *, leave_out: bool = False) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from reprieve.engine.plan import ProofLevel
 from reprieve.records.idle.replay import Answer, Replay, Role, answers
 from reprieve.records.sums import MOST_NAMED, sum_lines, table
 from reprieve.records.victim_states import victim_states
+from reprieve.units.counts import counted
 from reprieve.wording.demands import demand_lines
 from reprieve.wording.gaps import gap_text
 from reprieve.wording.kaiwo import amounts_text, declined_text, idle_text
@@ -143,7 +144,7 @@ def amounts_lines(
         yield "Chosen in the compatible order, which may be more than necessary"
     if len(spec.placement) > MOST_NAMED and not everything:
         nodes = len({place.node for place in spec.placement})
-        yield f"  {len(spec.placement)} pods fit on {nodes} nodes"
+        yield f"  {counted(len(spec.placement), 'pod')} fit on {counted(nodes, 'node')}"
         return
     for place in spec.placement:
         pod = (names or {}).get(place.uid, f"with uid {place.uid}")
@@ -183,7 +184,7 @@ def _victims(preemption: Preemption, replay: Replay | None, everything: bool) ->
 def counted_victims(preemption: Preemption) -> Iterator[str]:
     """Yield how many victims there are, by namespace, kind, rule and what became of them."""
     spec, states = preemption.spec, victim_states(preemption)
-    yield f"{len(spec.victims)} victims; --all names them:"
+    yield f"{counted(len(spec.victims), 'victim')}; --all names them:"
     rows = (
         (v.root.namespace, v.root.kind, v.unit, v.rule, outcome_word(states.get(v.root.uid)))
         for v in spec.victims

@@ -40,6 +40,7 @@ from reprieve.records.displacements import stored
 from reprieve.records.harm import stored_harm
 from reprieve.records.idle.record import packed
 from reprieve.records.quota.nodes import counted_pods, grounds_of, node_rows, trees_with_places
+from reprieve.units.counts import counted
 
 __all__ = ["MOST_WORKLOADS", "Head", "QuotaInput", "inputs_of", "policy_text", "restored"]
 
@@ -236,7 +237,7 @@ def _encoded(
     """
     refusals, spared = held_back
     tree, configuration = holdings.tree, holdings.configuration
-    size = f"{len(holders)} workloads with quota"
+    size = f"{counted(len(holders), 'workload')} with quota"
     if len(holders) > MOST_WORKLOADS:
         return packed(b"", size, leave_out=True)
     rows = [configuration.cluster_queues[name] for name in sorted(names)]

@@ -16,6 +16,7 @@ from reprieve.records.idle.story import counted_victims, level_text, outcome_tex
 from reprieve.records.quota.replay import QuotaAnswer, QuotaReplay, Standing, quota_answers
 from reprieve.records.sums import MOST_NAMED
 from reprieve.records.victim_states import victim_states
+from reprieve.units.counts import of_resource
 from reprieve.wording.demands import demand_lines
 from reprieve.wording.gaps import gap_text
 
@@ -72,7 +73,9 @@ def quota_answer_text(answer: QuotaAnswer) -> str:
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
     """Return amounts of quota, such as `2 amd.com/gpu, 500m cpu`."""
-    return ", ".join(f"{text(name, amount)} {name}" for name, amount in sorted(amounts.items()))
+    return ", ".join(
+        of_resource(text(name, amount), name) for name, amount in sorted(amounts.items())
+    )
 
 
 def _preemptor(

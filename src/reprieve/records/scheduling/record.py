@@ -51,6 +51,7 @@ from reprieve.engine.disruptions.questions import BudgetHold, Hold, Rule, budget
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.records.idle.record import packed
+from reprieve.units.counts import counted
 from reprieve.units.ids import Uid
 
 __all__ = ["MOST_PODS", "SchedulingInput", "encode_scheduling", "holds_of", "restored"]
@@ -192,7 +193,7 @@ def encode_scheduling(
     `holds`: who was held from the unit. `among`: the only pods that could be its victims.
     """
     slots = np.flatnonzero(snapshot.pod_node >= 0)
-    omitted = f"{len(slots)} pods"
+    omitted = counted(len(slots), "pod")
     if len(slots) > MOST_PODS:
         return packed(b"", omitted, leave_out=True)
     nominations = _nominations(snapshot, earlier)

@@ -24,6 +24,7 @@ from reprieve.records.idle.story import (
 from reprieve.records.scheduling.replay import Part, PodAnswer, SchedulingReplay, pod_answers
 from reprieve.records.sums import MOST_NAMED, pool_of, sum_lines
 from reprieve.records.victim_states import victim_states
+from reprieve.units.counts import counted
 from reprieve.wording.gaps import gap_text
 
 __all__ = ["pod_answer_text", "pod_story", "pods_named"]
@@ -138,7 +139,7 @@ def _counted(
         return
     victims, states, pools = preemption.spec.victims, victim_states(preemption), _pools(replay)
     nodes = len({each.node for each in known.values()})
-    yield f"{len(victims)} victims on {nodes} nodes; --all names them:"
+    yield f"{counted(len(victims), 'victim')} on {counted(nodes, 'node')}; --all names them:"
     rows = []
     for victim in victims:
         uid, answer = victim.root.uid, known.get(victim.root.uid)
@@ -162,7 +163,11 @@ def _kept(
         return
     staying = (Part.REPRIEVED, Part.OVERDUE, Part.PROTECTED, Part.HELD)
     reprieved = [each for each in answers if each.part in staying]
-    yield f"{len(reprieved)} candidates that stay:" if reprieved else "No candidate stays"
+    yield (
+        f"{counted(len(reprieved), 'candidate that stays', 'candidates that stay')}:"
+        if reprieved
+        else "No candidate stays"
+    )
     for each in reprieved[:MOST_NAMED]:
         yield f"  {pod_answer_text(each, replay)}"
     if len(reprieved) > MOST_NAMED:
@@ -181,7 +186,7 @@ def _why(answer: PodAnswer) -> str:
     if unit.group.startswith(COMPOSITE):
         what = f"tree {unit.group.removeprefix(COMPOSITE)}"
     whole = (
-        f"its {what} is evicted as a whole ({len(unit.pods)} pods), and "
+        f"its {what} is evicted as a whole ({counted(len(unit.pods), 'pod')}), and "
         if unit.whole_group
         else ""
     )

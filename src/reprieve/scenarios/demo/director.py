@@ -19,6 +19,7 @@ from reprieve.scenarios.creating import create_or_update
 from reprieve.scenarios.demo.cast import GPU, PLATFORM, Pace, furniture
 from reprieve.scenarios.observer import WORKLOADS
 from reprieve.scenarios.stage import Stage
+from reprieve.units.counts import counted
 
 __all__ = ["Director"]
 
@@ -169,7 +170,7 @@ class Director:
             not _is_true(each, "QuotaReserved") and not _is_true(each, "Finished")
             for each in self.stage.observer.all(WORKLOADS)
         )
-        waits = f"{queued} jobs wait for quota, {waiting} pods for nodes"
+        waits = f"waiting: {counted(queued, 'job')} for quota, {counted(waiting, 'pod')} for nodes"
         return f"{used} of {total} GPUs in use; {waits}"
 
     async def clear(self) -> None:
@@ -208,7 +209,11 @@ class Director:
             await self.end("Job", namespace, name)
         if withdrawn:
             named = ", ".join(f"{namespace}/{name}" for namespace, name in withdrawn[:_NAMED])
-            more = f" and {len(withdrawn) - _NAMED} others" if len(withdrawn) > _NAMED else ""
+            more = (
+                f" and {counted(len(withdrawn) - _NAMED, 'other')}"
+                if len(withdrawn) > _NAMED
+                else ""
+            )
             self.say(f"pending for too long, withdrawn by their teams: {named}{more}")
 
     async def exists(self, namespace: str, name: str) -> bool:

@@ -22,6 +22,7 @@ from reprieve.scenarios.demo.cast import (
     queued_job,
 )
 from reprieve.scenarios.demo.director import Director
+from reprieve.units.counts import counted
 
 __all__ = ["STORIES", "play_demo"]
 
@@ -68,7 +69,10 @@ async def a_gang_preempts_and_keeps_a_budget(director: Director) -> None:
     started = await director.until(lambda: director.running(PLATFORM, name) == 2, _PATIENCE)
     chat = director.running(PLATFORM, "chat")
     if started:
-        director.say(f"{name} runs as a whole; {chat} pods of the service chat run (budget: 2)")
+        director.say(
+            f"{name} runs as a whole; the service chat has {counted(chat, 'running pod')} "
+            "(budget: 2)"
+        )
     else:
         director.say(f"{name} waits as a whole: see why on the page Waiting")
 
@@ -86,7 +90,9 @@ async def an_idle_notebook_makes_way(director: Director) -> None:
     director.say(f"platform/{quiet} stops using its 8 GPUs; it is not evicted while no work waits")
     await director.until(lambda: _is_idle(director, quiet), _PATIENCE)
     jobs = [director.numbered("render") for _ in range(director.free_nodes() + 1)]
-    director.say(f"platform submits {len(jobs)} jobs of 8 GPUs: one more than nodes are free")
+    director.say(
+        f"platform submits {counted(len(jobs), 'job')} of 8 GPUs: one more than nodes are free"
+    )
     lasts = director.pace.text(20)
     await director.submit(*(plain_job(each, 1, 8, "batch", lasts) for each in jobs))
     gone = await director.until(lambda: not director.running(PLATFORM, quiet), _PATIENCE)

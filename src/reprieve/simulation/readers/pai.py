@@ -16,6 +16,7 @@ from kubeworld.units.untrusted import LONGEST_NAME, Unreadable, bounded, read_fl
 from reprieve.simulation.readers.columns import Row, read_rows, whole
 from reprieve.simulation.readers.lines import MOST_DEVICES, seconds
 from reprieve.simulation.trace import Job, Trace
+from reprieve.units.counts import counted
 
 __all__ = ["read_pai"]
 
@@ -40,7 +41,7 @@ def _task(cells: Row, number: int) -> Job | None:
         return None
     wanted = ceil(percent * read_float(cells["inst_num"] or "1") / 100)
     if not 0 < wanted <= MOST_DEVICES:
-        raise Unreadable(f"it wants {wanted} devices; accepted: 1 to {MOST_DEVICES}")
+        raise Unreadable(f"it requests {counted(wanted, 'device')}; accepted: 1 to {MOST_DEVICES}")
     start = seconds(cells["start_time"], "start_time")
     return Job(
         id=bounded(f"{cells['job_name']}/{cells['task_name']}".strip("/"), LONGEST_NAME),

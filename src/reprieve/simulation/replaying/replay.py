@@ -58,6 +58,7 @@ from reprieve.simulation.replaying.own_decider import Standing
 from reprieve.simulation.replaying.quota_cluster import key_of, nodes_of
 from reprieve.simulation.replaying.work import Displaced, Run, Saved, WorkModel
 from reprieve.simulation.trace import Job
+from reprieve.units.counts import counted
 
 __all__ = ["replay"]
 
@@ -162,9 +163,9 @@ class _Replay:
         if self.left:
             stuck = next(life.job for life in self.lives if life.finished is None)
             raise ReplayFault(
-                f"policy {self.policy.name}: nothing happens any more, and {self.left} jobs have "
-                f"not finished, among them {stuck.id} of {stuck.tenant} with {stuck.devices} "
-                f"devices"
+                f"policy {self.policy.name}: nothing happens any more, with "
+                f"{counted(self.left, 'unfinished job')}, among them {stuck.id} of {stuck.tenant} "
+                f"with {counted(stuck.devices, 'device')}"
             )
         self.devices.measure_before(None)
         return self.result

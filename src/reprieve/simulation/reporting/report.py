@@ -34,6 +34,7 @@ from reprieve.simulation.reporting.summary import (
 from reprieve.simulation.reporting.tables import load_title, own_load_lines, without_line
 from reprieve.simulation.reporting.validation_figures import Validation, validation_section
 from reprieve.simulation.reporting.verdicts import is_clear, verdict_lines
+from reprieve.units.counts import counted
 
 __all__ = ["Provenance", "report_html"]
 
@@ -79,8 +80,8 @@ def _parts(
     yield "</ul>\n"
     cluster, tenants = study.cluster, study.tenants
     yield (
-        f'<p class="soft">{cluster.nodes:,} nodes of {cluster.devices} devices; '
-        f"{tenants.count} tenants; decided by reprieve {escape(reprieve.__version__)}: "
+        f'<p class="soft">{counted(cluster.nodes, "node")} of {cluster.devices} devices; '
+        f"{counted(tenants.count, 'tenant')}; decided by reprieve {escape(reprieve.__version__)}: "
         f"{escape('; '.join(_decided_by(study.policies)))}.</p>"
     )
     yield from _notices(results)
@@ -179,7 +180,7 @@ def _load(results: Results, summary: LoadSummary, numbers: Captions) -> Iterator
 def _over(figure: Figure, runs: int) -> str:
     if figure.name == "use":
         return "1 run."
-    return f"{runs} run{'s' * (runs > 1)}."
+    return f"{counted(runs, 'run')}."
 
 
 def _table_text(first: str, runs: int) -> str:
@@ -189,11 +190,12 @@ def _table_text(first: str, runs: int) -> str:
     star = (
         "A star: the interval of the difference has no 0 in it."
         if runs >= FEWEST_FOR_A_STAR
-        else f"{runs} runs are too few for a star: the interval of the difference stands there."
+        else f"With {counted(runs, 'run')} there is no star: the interval of the difference is "
+        "printed."
     )
     return (
-        f"Means over {runs} runs; below, where there are at least three, the 95 % bootstrap "
-        f"interval, and the mean difference to {first} run by run. {star}"
+        f"Means over {counted(runs, 'run')}; below, where there are at least three, the 95 % "
+        f"bootstrap interval, and the mean difference to {first} run by run. {star}"
     )
 
 
@@ -235,7 +237,7 @@ def _sizes(summary: LoadSummary) -> Iterator[str]:
     yield "<details><summary>Waits by size of the job, of the first run</summary>"
     yield '<div class="wide"><table><thead><tr><th>policy</th>'
     sizes = [each.size for each in summary.policies[0].outcomes[0].measures.by_size]
-    yield "".join(f"<th>{size} devices: p50</th><th>p95</th>" for size in sizes)
+    yield "".join(f"<th>devices {size}: p50</th><th>p95</th>" for size in sizes)
     yield "</tr></thead><tbody>"
     for policy in summary.policies:
         yield f"<tr><td>{escape(policy.policy)}</td>"

@@ -13,6 +13,7 @@ from io import StringIO
 from reprieve.simulation.reporting.summary import LoadSummary, Results
 from reprieve.simulation.reporting.verdicts import verdict_lines
 from reprieve.simulation.runs import Outcome
+from reprieve.units.counts import counted
 
 __all__ = ["load_title", "own_load_lines", "results_csv", "terminal_tables", "without_line"]
 
@@ -60,13 +61,13 @@ def own_load_lines(results: Results) -> list[str]:
         if given.own_load < _LOW:
             line += "; hardly anything contends in it as it is"
         if given.too_wide:
-            line += f"; {given.too_wide:,} jobs want more devices than there are and were left out"
+            line += f"; left out: {counted(given.too_wide, 'job')} wider than the cluster"
         if given.without:
-            line += f"; {given.without:,} jobs want no devices"
+            line += f"; left out: {counted(given.without, 'job')} without devices"
         if given.malformed:
             example = given.examples[0]
             line += (
-                f"; {given.malformed:,} lines cannot be read and were left out, the first is "
+                f"; left out: {counted(given.malformed, 'unreadable line')}, the first is "
                 f"{outcome.run.file.name}:{example.line}: {example.why}"
             )
         said.setdefault(key, line)
@@ -86,7 +87,7 @@ def load_title(summary: LoadSummary) -> str:
     reached = sum(each.load for each in summary.submitted.values()) / runs
     jobs = sum(each.jobs for each in summary.submitted.values())
     said = "the trace as it is" if summary.load is None else f"load {summary.load:g}"
-    return f"{said} (reached {reached:.3f}; {runs} run{'s' * (runs > 1)}, {jobs:,} jobs)"
+    return f"{said} (reached {reached:.3f}; {counted(runs, 'run')}, {counted(jobs, 'job')})"
 
 
 def without_line(summary: LoadSummary) -> str:

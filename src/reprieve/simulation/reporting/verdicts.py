@@ -14,6 +14,7 @@ from typing import Final
 from reprieve.simulation.reporting.budget_costs import budget_line, compared_to
 from reprieve.simulation.reporting.intervals import FEWEST_FOR_A_STAR, Estimate
 from reprieve.simulation.reporting.summary import Column, Found, LoadSummary, PolicySummary
+from reprieve.units.counts import counted
 
 __all__ = ["is_clear", "verdict_lines"]
 
@@ -108,4 +109,4 @@ def _listed(sides: list[tuple[float, str]]) -> str:
 def _caution(runs: int) -> str:
     if runs >= FEWEST_FOR_A_STAR:
         return ""
-    return f" ({runs} run{'s' * (runs > 1)}, no proof)"
+    return f" ({counted(runs, 'run')}, no proof)"

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
+from reprieve.units.counts import counted
 from reprieve.web.login.reviews import Identity, Reviews
 from reprieve.web.login.tokens import FRESH
 from reprieve.web.server.door import TooManyAttempts
@@ -70,7 +71,9 @@ class Rights:
         """
         wanted = {each for each in named if each}
         if len(wanted) > MOST_NAMESPACES:
-            raise InvalidParameter(f"ns: {len(wanted)} namespaces; accepted: {MOST_NAMESPACES}")
+            raise InvalidParameter(
+                f"ns: {counted(len(wanted), 'namespace')}; accepted: {MOST_NAMESPACES}"
+            )
         if any(len(each) > _LONGEST for each in wanted):
             raise InvalidParameter(f"ns: accepted: names of at most {_LONGEST} characters")
         user = self._user(identity)
@@ -88,8 +91,8 @@ class Rights:
             if refused:
                 wait = max(1, -(-(user.new[0] + _MINUTE - self._clock.monotonic()) // SECOND))
                 raise TooManyAttempts(
-                    f"ns: {len(refused)} namespaces are left to check, and {_NEW_A_MINUTE} new "
-                    f"ones are checked in a minute; try again in {wait} s",
+                    f"ns: {counted(len(refused), 'namespace')} left to check, and {_NEW_A_MINUTE} "
+                    f"new ones are checked in a minute; try again in {wait} s",
                     wait,
                 )
             allowed = frozenset(each for each in shown if user.answers[each].allowed)

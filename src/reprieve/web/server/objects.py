@@ -25,6 +25,7 @@ from reprieve.kube.errors import ApiError, Forbidden, Unauthorized
 from reprieve.kube.errors import NotFound as Missing
 from reprieve.kube.resource import PODS
 from reprieve.kube.transport import HttpWire, Request, Transport
+from reprieve.units.counts import counted
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.web.server.door import Visit
 from reprieve.web.tables import NotFound
@@ -153,7 +154,7 @@ async def _events(transport: Transport, kind: str, namespace: str, name: str) ->
 def _event(event: Mapping[str, Any]) -> str:
     at = event.get("lastTimestamp") or event.get("eventTime") or ""
     count = event.get("count") or 1
-    times = f" ({count} times)" if isinstance(count, int) and count > 1 else ""
+    times = f" ({counted(count, 'time')})" if isinstance(count, int) and count > 1 else ""
     said = (at, event.get("type") or "", event.get("reason") or "", event.get("message") or "")
     return "  ".join(map(str, said)) + times
 

@@ -20,6 +20,7 @@ from reprieve.engine.placement.scores.resources import (
     resource_columns,
     scored_requests,
 )
+from reprieve.units.counts import counted
 
 __all__ = ["BadScores", "FeasiblePlacement", "best_placement", "placement_scores"]
 
@@ -65,8 +66,9 @@ def _scored_by_others(
         scores = ()
     if len(scores) != len(placements) or not all(0 <= score <= 100 for score in scores):
         raise BadScores(
-            f"placement scorer {name} returned {found!r} for {len(placements)} placements; "
-            "accepted: a whole number from 0 to 100 for each"
+            f"placement scorer {name} returned {found!r} for "
+            f"{counted(len(placements), 'placement')}; accepted: a whole number from 0 to 100 "
+            "for each"
         )
     return scores
 

@@ -20,6 +20,7 @@ from reprieve.engine.topology.model import PlacedPods, PodsWanted, TopologyAssig
 from reprieve.engine.topology.places import Places
 from reprieve.engine.topology.standing import PlaceSearch
 from reprieve.engine.topology.tree import Tree
+from reprieve.units.counts import counted
 
 __all__ = ["AskedPlaces", "PlaceProof"]
 
@@ -87,5 +88,5 @@ def _fault(wanted: PodsWanted, planned: TopologyAssignment, tree: Tree, leads: b
             if each.values in tree.index
         }
         if planned.pods and len(paths) != 1:
-            return f"its pods are in {len(paths)} domains of {required}"
+            return f"its pods are in {counted(len(paths), 'domain')} of {required}"
     return ""

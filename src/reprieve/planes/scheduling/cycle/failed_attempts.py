@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import format_instant
+from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.cluster.arrays import I64, U8
 from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
@@ -26,6 +26,7 @@ from reprieve.engine.scheduling.outcome import Attempt, Sentence, with_inner
 from reprieve.engine.scheduling.victims.hierarchy import effective_priority
 from reprieve.planes.scheduling.context import log
 from reprieve.telemetry.log import DETAIL
+from reprieve.units.counts import counted
 from reprieve.wording.koordinator import job_message
 from reprieve.wording.kube_scheduler import explanation_text
 
@@ -50,9 +51,9 @@ def log_failed(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
     if found is not None and found.code is Code.SUCCESS:
         return  # who was preempted is logged, with the filters that keep them from returning
     queued = [snapshot.pending[uid] for uid in attempt.unit.pods if uid in snapshot.pending]
-    why = _why_none(attempt)
+    reason = _why_none(attempt)
     for pending in {each.pod_class: each for each in reversed(queued)}.values():
-        _log_pod(name, pending, snapshot, policy, why)
+        _log_pod(name, pending, snapshot, policy, reason)
 
 
 def _why_none(attempt: Attempt) -> str:
@@ -74,7 +75,7 @@ def _left_alone(attempt: Attempt) -> str:
     """Return how many pods of lower priority may not be evicted, by rule; empty for none."""
     spared, held, found = attempt.spared, attempt.held, []
     if spared is not None:
-        ends = format_instant(spared.until * SECOND)
+        ends = format_instant(Nanos(spared.until * SECOND))
         found.append(f"{spared.pods} within the minimum run time, the first until {ends}")
     if held is not None:
         rule = f"harm budget {held.budget}" if held.budget else f"governor, rule {held.rule}"
@@ -142,6 +143,6 @@ def _units(snapshot: Snapshot, slots: I64) -> Iterator[tuple[str, int, str]]:
         groups.setdefault(int(snapshot.pod_group[slot]) if together else -1 - slot, []).append(slot)
     for group, pods in groups.items():
         nodes = {snapshot.nodes[int(snapshot.pod_node[slot])].name for slot in pods}
-        place = nodes.pop() if len(nodes) == 1 else f"{len(nodes)} nodes"
+        place = nodes.pop() if len(nodes) == 1 else counted(len(nodes), "node")
         name = snapshot.group_keys[group] if group >= 0 else snapshot.pod_keys[pods[0]]
         yield name, len(pods), place

@@ -14,6 +14,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.scheduling.gangs.job import JobReason
 from reprieve.engine.scheduling.outcome import Attempt, GangCycle
 from reprieve.planes.scheduling.gangs.audit import Happened
+from reprieve.units.counts import counted
 from reprieve.units.ids import Uid
 from reprieve.wording import koordinator as wording
 
@@ -69,7 +70,7 @@ def audited(
     message = wording.job_message(job, cycle.waiting, cycle.pods)
     yield Diagnose(key, _diagnosis(cycle, message, rows, snapshot, placement))
     if job.reason is JobReason.SUCCESS:
-        yield Note(key, Happened.DELETING, f"{len(job.slots)} victims")
+        yield Note(key, Happened.DELETING, counted(len(job.slots), "victim"))
         yield Note(key, Happened.NOMINATED, message)
         yield NoteVictims(key, {snapshot.pod_uids[slot] for slot in job.slots})
     else:

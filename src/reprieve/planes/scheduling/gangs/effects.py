@@ -45,6 +45,7 @@ from reprieve.planes.scheduling.cycle.effects import (
 from reprieve.planes.scheduling.cycle.preemptor import Preemptor
 from reprieve.planes.scheduling.gangs.audited import Audited, audited
 from reprieve.settings.coscheduling import CoschedulingSettings
+from reprieve.units.counts import counted
 from reprieve.units.ids import Uid
 from reprieve.wording import koordinator as wording
 from reprieve.wording.kube_scheduler import (
@@ -183,7 +184,7 @@ def _logged(cycle: GangCycle) -> Iterator[GangEffect]:
     if job is None:
         return
     if job.reason is JobReason.SUCCESS:
-        yield Log(logging.INFO, f"{cycle.key} preempts {len(job.slots)} pods")
+        yield Log(logging.INFO, f"{cycle.key} preempts {counted(len(job.slots), 'pod')}")
     else:
         message = wording.job_message(job, cycle.waiting, cycle.pods)
         yield Log(logging.DEBUG, f"{cycle.key}: preemption: {message}")
@@ -199,7 +200,7 @@ def _bound(attempt: Attempt, cycle: GangCycle, facts: GangFacts) -> Iterator[Gan
     yield Return(unit, Outcome.PLACED, {row.uid for row, _ in placed})
     yield Assume(unit, together, wording.released(cycle.key, len(together)))
     yield Satisfy(unit.group)
-    yield Log(logging.INFO, f"gang {cycle.key}: {len(together)} pods are bound together")
+    yield Log(logging.INFO, f"gang {cycle.key}: bind {counted(len(together), 'pod')} together")
 
 
 def _refused(
