@@ -68,7 +68,7 @@ async def test_evaluations_that_something_else_asks_for_lose_no_pause(asked: Seq
                 loop.ask_after(left)
         carry_out.go_on(await carry_out.begin([Begin(PLAN)], {}))
 
-    pace = Pace(held_back=SECOND, told_at=logging.WARNING)
+    pace = Pace(held_back=SECOND, logged_at=logging.WARNING)
     loop = DecisionLoop(
         Plane.IDLE,
         clock,

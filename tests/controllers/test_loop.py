@@ -20,7 +20,7 @@ from reprieve.planes.common.loop import DecisionLoop, HeldBack, Pace
 from reprieve.planes.common.solve import DecisionLimit
 
 log = logging.getLogger("reprieve.test")
-PACE = Pace(held_back=SECOND, told_at=logging.WARNING, gather=10 * MILLISECOND)
+PACE = Pace(held_back=SECOND, logged_at=logging.WARNING, gather=10 * MILLISECOND)
 
 
 async def nothing() -> None:

@@ -143,6 +143,7 @@ def test_finished_pods_do_not_run_and_their_gpus_still_count() -> None:
         (MetricsHealth.OK, MetricsReason.NO_SAMPLES),
         (MetricsHealth.UNREACHABLE, MetricsReason.ENDPOINT_UNREACHABLE),
         (MetricsHealth.INVALID, MetricsReason.INVALID_SAMPLE),
+        (MetricsHealth.OLD, MetricsReason.STALE),
     ],
 )
 def test_missing_metrics_are_named(health: MetricsHealth, reason: MetricsReason) -> None:

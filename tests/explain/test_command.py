@@ -180,18 +180,20 @@ def test_who_holds_is_listed_as_kubectl_lists(site: Site) -> None:
 
 
 def test_who_waits_is_listed_with_reason_and_remedy(site: Site) -> None:
-    told = site.list("waiters", "-n", "mine", "-o", "json")
+    told = site.list("pending", "-n", "mine", "-o", "json")
     assert told.exception is None, told
     [item] = json.loads(told.output)["items"]
     assert (item["unit"], item["amount"], item["shape"]) == ("pod/mine/waits", 8, "1 x 8")
+    # Its former name is read for one release.
+    assert site.list("waiters", "-n", "mine", "-o", "json").output == told.output
 
 
 def test_where_nobody_waits_for_a_resource_others_for_which_some_do_are_named(site: Site) -> None:
-    told = site.list("waiters", "-A", "--resource", "cpu")
-    assert told.stdout == "No waiters of cpu found; --resource shows 1 of nvidia.com/gpu.\n"
-    told = site.list("waiters", "-n", "mine", "--resource", "cpu")
+    told = site.list("pending", "-A", "--resource", "cpu")
+    assert told.stdout == "No pending work of cpu found; --resource shows 1 of nvidia.com/gpu.\n"
+    told = site.list("pending", "-n", "mine", "--resource", "cpu")
     assert told.stdout == (
-        "No waiters of cpu found in namespace mine; -A looks in all; --resource shows 1 of "
+        "No pending work of cpu found in namespace mine; -A looks in all; --resource shows 1 of "
         "nvidia.com/gpu.\n"
     )
 

@@ -118,6 +118,8 @@ async def test_a_sample_of_another_time_by_its_own_clock_makes_nobody_idle(
         assert await site.phase("Pod/alone") == phase
         old = operator.said("WARNING", "team/alone is dropped: Old", "time on the line")
         assert bool(old) is (phase == "Active")
+        if old:
+            await site.until(partial(_has_condition, site, "Pod/alone", ("False", "Stale")))
 
 
 @pytest.mark.real_time

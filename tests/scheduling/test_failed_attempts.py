@@ -11,6 +11,7 @@ import pytest
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
+from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.questions import Rule
 from reprieve.engine.placement.profile import Policy
@@ -93,6 +94,7 @@ def test_a_unit_of_lower_priority_is_logged_with_why_it_was_not_evicted(
     """A group that may not preempt states nothing of what its preemption would have helped."""
     low = [node("a", gpus=8), pod("low", node="a", gpus=4, priority=1)]
     owner, *pods = gang(3, gpus=4, priority=5, preempts=preempts)
+    assert isinstance(owner, GroupRow)
     attempt, snapshot = failed(low, replace(owner, preempts=preempts), *pods)
     with caplog.at_level(DETAIL, LOGGER):
         log_failed(replace(attempt, **changes), snapshot, PLAIN)

@@ -77,11 +77,11 @@ def test_the_answer_says_what_a_budget_of_a_file_would_have_cost_whom(tmp_path: 
     found = document(
         candidate,
         [compared(each, candidate, own_plugins) for each in records],
-        put_off=delayed(records, candidate.harm_budgets, namespace_labels),
+        delayed=delayed(records, candidate.harm_budgets, namespace_labels),
     )
     said = "with harm budget batch-day ns would have waited 41 minutes more on Tuesday 2026-03-03"
     assert f"{said} (1 preemption)" in list(shadow_text(found, 200))
-    assert msgspec.to_builtins(found)["putOff"] == [
+    assert msgspec.to_builtins(found)["delayed"] == [
         {
             "day": "2026-03-03",
             "tenant": "ns",

@@ -98,7 +98,7 @@ def test_nodes_and_finished_workloads_come_from_a_snapshot(tmp_path: Path) -> No
         ("a,b\n1,2\n", "nodes.csv:1: a header without sn, gpu; accepted: a list of nodes"),
         ("sn,gpu\nx,two\n", "nodes.csv:2: 'two' is not a whole number"),
         ("sn,gpu\nx\n", "nodes.csv:2: 1 cells; accepted: a list of nodes"),
-        ("sn,gpu\nx,0\n", "1 nodes with 0 devices; accepted: from 1 to 1,000,000 devices"),
+        ("sn,gpu\nx,0\n", "1 node with 0 devices; accepted: from 1 to 1,000,000 devices"),
     ],
 )
 def test_a_list_of_nodes_that_cannot_be_read_is_refused(

@@ -89,4 +89,4 @@ async def test_who_goes_is_told_with_the_stages(tmp_path: Path) -> None:
     assert found.waiting is not None and found.waiting.demand is not None
     demand = found.waiting.demand
     assert (demand.owner, demand.stages) == ("scheduling", "idle, then scheduling")
-    assert "ann" in demand.goes and len(found.displaced_others) == 1
+    assert "ann" in demand.evicted and len(found.displaced_others) == 1

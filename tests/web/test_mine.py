@@ -122,7 +122,7 @@ def test_what_may_save_is_the_viewers_own_with_its_deadline_and_its_answers() ->
     page = mine.page(cluster, TENANT, {}, START)
 
     soon, late = rows(page, "told")
-    assert (soon["unit"], soon["answered"], soon["asked"]) == ("job/team-a/soon", 1, 2)
+    assert (soon["unit"], soon["answered"], soon["requested"]) == ("job/team-a/soon", 1, 2)
     assert late["due"] - soon["due"] == 600
     assert (soon["state"], late["state"], late["message"]) == ("Saving", "Noticed", "step 1200")
     assert soon["by"] == "workload #1 of another namespace"

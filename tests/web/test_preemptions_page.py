@@ -39,7 +39,7 @@ def all_three() -> Mirror:
 def test_every_plan_is_one_row_with_the_figures_of_its_record() -> None:
     quota, idle, scheduling = (quota_record(), idle_record(), scheduling_record())
     rows = {row.pop("plane"): row for row in listed(mirror_of([quota, idle, scheduling]))}
-    common = {"decided": 1772619300.0, "state": "Completed", "took": 252.0, "dryRun": False}
+    common = {"decided": 1772619300.0, "state": "Completed", "duration": 252.0, "dryRun": False}
     common["stages"] = ""
     assert rows == {
         "quota": {
@@ -105,7 +105,7 @@ def test_filters_leave_what_they_ask_for() -> None:
     mirror = mirror_of([quota_record(), idle_record(), scheduling_record(), open_one])
     assert [row["preemption"] for row in listed(mirror, plane="quota")] == ["quota-train-1"]
     (row,) = listed(mirror, state="Evicting")
-    assert (row["preemption"], row["took"]) == ("idle-open-1", None)
+    assert (row["preemption"], row["duration"]) == ("idle-open-1", None)
     assert {row["preemption"] for row in listed(mirror, ns="team-b")} == {
         "scheduling-g-1",
         "quota-train-1",

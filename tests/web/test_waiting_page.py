@@ -71,11 +71,19 @@ def test_a_resource_that_no_node_has_can_be_asked_for_by_those_who_see_work_that
 
 def test_at_a_terminal_amounts_stand_beside_their_resource_or_below_the_one_asked_for() -> None:
     page = waiting.page(cluster(), EVERYTHING, {}, START)
-    lines = printed(Answer(page.tables["waiting"], (), START), "waiters", "text").splitlines()
-    assert lines[0].split() == ["UNIT", "QUEUE", "POSITION", "ASKS", "RESOURCE", "SINCE", "REASON"]
+    lines = printed(Answer(page.tables["waiting"], (), START), "pending", "text").splitlines()
+    assert lines[0].split() == [
+        "UNIT",
+        "QUEUE",
+        "POSITION",
+        "REQUESTS",
+        "RESOURCE",
+        "SINCE",
+        "REASON",
+    ]
     page = waiting.page(cluster(), EVERYTHING, {"resource": ("cpu",)}, START)
     answer = Answer(page.tables["waiting"], (), START, resource="cpu")
-    lines = printed(answer, "waiters", "text").splitlines()
+    lines = printed(answer, "pending", "text").splitlines()
     assert lines[0].split() == ["UNIT", "QUEUE", "POSITION", "CPU", "SINCE", "REASON"]
     assert {line.split()[3] for line in lines[1:]} == {"4", "0.5"}
 

@@ -51,11 +51,11 @@ def test_what_has_to_wait_before_it_starts_does_start(tmp_path: Path, section: s
     (victim,) = answer.victims
     if "max" in section:
         assert victim.reported is not None
-        assert victim.goes_by is not None
+        assert victim.evicted_by is not None
         # With its extension; instants of records are whole seconds.
-        assert 0 <= victim.goes_by - victim.reported - 12 * MINUTE <= 2 * SECOND
+        assert 0 <= victim.evicted_by - victim.reported - 12 * MINUTE <= 2 * SECOND
         text = " ".join(" ".join(plan_text(answer, ["scheduling"])).split())
-        told, by = format_instant(victim.reported), format_instant(victim.goes_by)
+        told, by = format_instant(victim.reported), format_instant(victim.evicted_by)
         assert f"would be notified at {told}, is evicted at {by} at the latest" in text
     else:
-        assert (victim.reported, victim.goes_by) == (None, None)
+        assert (victim.reported, victim.evicted_by) == (None, None)

@@ -28,9 +28,7 @@ _DOCSTRING = re.compile(r'^\s*r?"""([^"\n]+)', re.MULTILINE)
 # The name of what the product does (`README.md`).
 _MOTTO = "Make room on Kubernetes GPU clusters"
 # Names of Kubernetes, HTTP, a language and our own command line that are spelled like such a word.
-_NAMES = re.compile(
-    r"get waiters|`[^`]*`|\bPUT\b|\bGONE\b|\bGo(?:'s)? (?=duration|form|reads|prints|long|`)"
-)
+_NAMES = re.compile(r"`[^`]*`|\bPUT\b|\bGONE\b|\bGo(?:'s)? (?=duration|form|reads|prints|long|`)")
 
 
 #: Words that stood for many things in names of functions, classes, parameters and fields.
@@ -39,8 +37,6 @@ _UNNAMED = frozenset(
 )
 _NAMED_BY_OTHERS = frozenset(
     {
-        "told_at",  # `toldAt` of the answer of `plan`
-        "put_off",  # `putOff` of the answer of `shadow`
         "untold",  # the former name of a field of `Preemption`
         "put",  # PUT of an API server
         "TOLD",  # a value of a field of `Disruption`
@@ -60,13 +56,10 @@ _TEXTS_OF_OTHERS: Final = frozenset(
 _KEPT: Final = frozenset(
     {
         "its pods were refused: {said}",  # a field of a template
-        "idle says",  # before what a plane wrote itself
         " is gone",  # before when an object was deleted, where that is not known
         "put off",  # a value of `shadow`'s answers
         "not to take",
         "that it took turns with",  # a held pair
-        ", asks ",  # what a workload requests, in a list of figures
-        " used, asks ",
         '</select></label><label>Job <input id="asked" size="16" autocomplete="off"></label>',
     }
 )

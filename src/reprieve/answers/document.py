@@ -77,15 +77,15 @@ class Step(_Struct, frozen=True):
 class Demand(_Struct, frozen=True):
     """Where several planes decide together: the plane that evicts for it, and all that decide.
 
-    `lacks_quota` and `lacks_nodes` in base units, by resource; `goes`: who is evicted for it now,
-    in which stages.
+    `lacks_quota` and `lacks_nodes` in base units, by resource; `evicted`: who is evicted for it
+    now, in which stages.
     """
 
     owner: str
     planes: list[str]
     lacks_quota: dict[str, int] = {}
     lacks_nodes: dict[str, int] = {}
-    goes: str = ""
+    evicted: str = ""
     stages: str = ""
 
 
@@ -116,11 +116,11 @@ class Displaced(_Struct, frozen=True):
     """One displacement, as the caller may know it.
 
     `subject` was preempted, `preemptor` is for whom; amounts are in base units, cpu in thousandths.
-    `lost_device_seconds`: since the last checkpoint or the start; `times`: how often this line of
-    work was displaced within `window`; `spared_by`: what would have spared it; `back_at`: when it
+    `lost_device_seconds`: since the last checkpoint or the start; `times`: how often its lineage
+    was displaced within `window`; `spared_by`: what would have spared it; `back_at`: when it
     ran again. `record`: the Preemption, the last one of its demand, `plan`: its plan's id.
     `saves_until`: when the victim is evicted at the latest, where it was notified and may save
-    until then; `saved` of the `asked` pods have saved.
+    until then; `saved` of the `requested` pods have saved.
     `stages`: the planes that see the demand through, in order, where several decide.
     """
 
@@ -142,7 +142,7 @@ class Displaced(_Struct, frozen=True):
     stages: str = ""
     saves_until: str = ""
     saved: int = 0
-    asked: int = 0
+    requested: int = 0
 
 
 class Answer(_Struct, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
         yield "waits since", ago(since, now) if since is not None else ""
         yield "demand", demand_text(found)
         # What the sentence of the reason does not state stands in the message.
-        yield f"{reported.plane} says", reported.message
+        yield f"{reported.plane} reports", reported.message
         yield "refused", standing.refused
         yield "held by", _blockers_text(found)
         yield from _decided_facts(found)
@@ -156,7 +156,7 @@ def _idle_facts(found: Findings) -> Iterator[tuple[str, str]]:
         text += ": idle work on GPUs that it needs is preempted for it"
     elif text == "PendingGpu" and _is_return(found):
         text += "; idle work stays that could have been preempted in its place"
-    yield "idle says", text
+    yield "idle reports", text
 
 
 def _is_return(found: Findings) -> bool:
@@ -183,7 +183,7 @@ def _saving(each: Displaced, now: Nanos) -> str:
     if until is None:
         return ""
     left = f" (in {duration(until - now)})" if until > now else ""
-    saved = f", {each.saved} of {counted(each.asked, 'pod')} saved" if each.asked else ""
+    saved = f", {each.saved} of {counted(each.requested, 'pod')} saved" if each.requested else ""
     return f", may save until {instant(until, now)}{left}{saved}"
 
 

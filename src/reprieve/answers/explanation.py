@@ -179,7 +179,7 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
     newest = next((each for each in (*found.displaced, *found.others) if each.record), None)
     if newest is not None:
         yield Step(
-            "The decision, with everybody who was looked at:",
+            "The decision, with all candidates and their reasons:",
             f"reprieve explain preemption/{newest.record}",
         )
     if len(found.displaced) > MOST_TIMES and not found.history:

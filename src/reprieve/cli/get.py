@@ -1,4 +1,4 @@
-"""`reprieve get holders|waiters|preemptions|loops`: the page's tables, for people at a terminal.
+"""`reprieve get holders|pending|preemptions|loops`: the page's tables, for people at a terminal.
 
 Read once, with the caller's rights, by the same functions that the web page shows: numbers agree.
 What the caller may not list is stated below the table.
@@ -41,6 +41,9 @@ __all__ = ["Answer", "get", "printed"]
 _FORMS: Final = ("text", "wide", "json", "yaml")
 _EVERYTHING: Final = Viewer(sees_all=True)
 _LOOPS: Final = "loops"
+_PENDING: Final = "pending"
+#: The former name of a table, which is read for one release.
+_FORMER: Final = {"waiters": _PENDING}
 _LOOP: Final = (
     Column("loop", Kind.TEXT),
     Column("displacements", Kind.NUMBER),
@@ -81,7 +84,7 @@ _TABLES: Final[Mapping[str, _Shown]] = MappingProxyType(
             ("unit", "queue", "amount", "idle", "since", "state"),
             ("cohort", "leaving", "pods", "nodes"),
         ),
-        "waiters": _Shown(
+        _PENDING: _Shown(
             "waiting",
             "waiting",
             ("unit", "queue", "position", "amount", "resource", "since", "reason"),
@@ -91,21 +94,29 @@ _TABLES: Final[Mapping[str, _Shown]] = MappingProxyType(
             "preemptions",
             "preemptions",
             ("preemption", "decided", "plane", "preemptor", "units", "gpus", "lost", "state"),
-            ("victims", "took", "rule"),
+            ("victims", "duration", "rule"),
         ),
         _LOOPS: _Shown("", "loops", ("loop", "displacements", "began", "until", "held")),
     }
 )
 
 
+class _TableName(click.Choice[str]):
+    """The name of a table, a former one too."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the present name."""
+        return super().convert(_FORMER.get(value, value), param, ctx)
+
+
 @click.command()
-@click.argument("what", type=click.Choice(tuple(_TABLES)))
+@click.argument("what", type=_TableName(tuple(_TABLES)))
 @namespace_option("Work of this namespace alone.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Work of all namespaces.")
 @click.option(
     "--resource",
     metavar="NAME",
-    help="The resource to count; default: the GPUs of most nodes for `holders`, all for `waiters`.",
+    help="The resource to count; default: the GPUs of most nodes for `holders`, all for `pending`.",
 )
 @click.option("-o", "--output", "form", default="text", metavar="FORM", help="wide, json or yaml.")
 @kubeconfig_option
@@ -226,7 +237,8 @@ def printed(found: Answer, what: str, form: str) -> str:
 
 def _nothing(found: Answer, what: str) -> str:
     """Return that there are no rows, and of which resource and where there are some."""
-    said = f"No {what}{f' of {safe(found.resource)}' if found.resource else ''} found"
+    named = "pending work" if what == _PENDING else what
+    said = f"No {named}{f' of {safe(found.resource)}' if found.resource else ''} found"
     if found.namespace:
         said += f" in namespace {safe(found.namespace)}; -A looks in all"
     others = [f"{number:,} of {safe(name)}" for name, number in found.elsewhere.items() if number]
@@ -236,7 +248,7 @@ def _nothing(found: Answer, what: str) -> str:
 def _header_of(resource: str) -> str:
     """Return what stands above amounts of a resource."""
     name = resource.rpartition("/")[2]
-    return "gpus" if name == "gpu" else name or "asks"
+    return "gpus" if name == "gpu" else name or "requests"
 
 
 def _lines(

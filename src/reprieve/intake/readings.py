@@ -23,10 +23,15 @@ def readings_by_namespace(samples: Iterable[Sample]) -> dict[str, dict[str, list
 def impossible_by_namespace(
     samples: Iterable[InvalidSample],
 ) -> dict[str, list[ImpossibleReading]]:
-    """Return namespace -> readings that no GPU can have."""
+    """Return namespace -> readings that cannot be used."""
     readings: dict[str, list[ImpossibleReading]] = {}
     for sample in samples:
         readings.setdefault(sample.namespace, []).append(
-            ImpossibleReading(sample.pod, sample.gpu_id, sample.defect is Defect.NAN)
+            ImpossibleReading(
+                sample.pod,
+                sample.gpu_id,
+                not_a_number=sample.defect is Defect.NAN,
+                old=sample.defect is Defect.OLD,
+            )
         )
     return readings

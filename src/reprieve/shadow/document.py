@@ -64,7 +64,7 @@ class Sums(msgspec.Struct, frozen=True, rename="camel"):
 class Document(msgspec.Struct, frozen=True, rename="camel"):
     """The answer. `unread`: objects that are no records, by what is wrong with them.
 
-    `put_off`: what the candidate's harm budgets would have delayed.
+    `delayed`: what the candidate's harm budgets would have delayed.
     """
 
     version: int
@@ -74,14 +74,14 @@ class Document(msgspec.Struct, frozen=True, rename="camel"):
     planes: dict[str, Sums]
     decisions: list[Comparison]
     unread: list[str] = []
-    put_off: list[Delayed] = []
+    delayed: list[Delayed] = []
 
 
 def document(
     candidate: Candidate,
     comparisons: Iterable[Comparison],
     unread: Sequence[str] = (),
-    put_off: Sequence[Delayed] = (),
+    delayed: Sequence[Delayed] = (),
 ) -> Document:
     """Return the answer, decisions in the order of their time."""
     ordered = _in_order(comparisons)
@@ -100,7 +100,7 @@ def document(
         {plane: _sums([each for each in ordered if each.plane == plane]) for plane in planes},
         ordered,
         list(unread),
-        list(put_off),
+        list(delayed),
     )
 
 

@@ -32,7 +32,7 @@ def demand_of(found: Findings) -> Demand | None:
         planes=[plane.value for plane in decided.planes],
         lacks_quota=lacks[Plane.QUOTA],
         lacks_nodes=lacks[Plane.SCHEDULING],
-        goes="" if going is None else going.subject,
+        evicted="" if going is None else going.subject,
         stages="" if going is None else going.stages,
     )
 
@@ -50,8 +50,8 @@ def demand_text(found: Findings) -> str:
         said.append(f"it lacks {amounts(demand.lacks_nodes)} on nodes")
     stages = f" ({demand.stages})" if demand.stages else ""
     said.append(
-        f"{demand.goes} is preempted for it{stages}"
-        if demand.goes
+        f"{demand.evicted} is preempted for it{stages}"
+        if demand.evicted
         else "no work is preempted for it"
     )
     return "; ".join(said)

@@ -44,7 +44,7 @@ async def with_notices(
             plan=spec.plan_id,
         )
         by_plan[spec.plan_id] = replace(
-            known, saves_until=status.due, saved=status.answered, asked=status.speakers
+            known, saves_until=status.due, saved=status.answered, requested=status.speakers
         )
     return sorted(by_plan.values(), key=lambda each: each.at, reverse=True)
 

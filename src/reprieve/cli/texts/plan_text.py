@@ -196,8 +196,8 @@ def _size_text(outcome: Outcome) -> str:
     if not pods:
         return ""
     text = counted(pods, "pod")
-    if outcome.pods_asked is not None and outcome.pods_asked > pods:
-        text = f"{pods:,} of {counted(outcome.pods_asked, 'pod')}"
+    if outcome.pods_requested is not None and outcome.pods_requested > pods:
+        text = f"{pods:,} of {counted(outcome.pods_requested, 'pod')}"
     devices = {name: amount for name, amount in asks.total.items() if is_device(name)}
     if devices and asks.pod is not None and len(devices) == 1:
         ((name, total),) = devices.items()
@@ -272,8 +272,8 @@ def _why(victim: Displaced, now: Nanos) -> str:
     saved = "" if victim.saved is None else f"saved {duration(now - victim.saved)} ago"
     turn = "in turn, for others than this" if victim.in_turn else ""
     reported = ""
-    if victim.reported is not None and victim.goes_by is not None:
-        at, by = format_instant(victim.reported), format_instant(victim.goes_by)
+    if victim.reported is not None and victim.evicted_by is not None:
+        at, by = format_instant(victim.reported), format_instant(victim.evicted_by)
         reported = f"would be notified at {at}, is evicted at {by} at the latest"
     return "; ".join(each for each in (turn, why, saved, reported) if each)
 

@@ -57,7 +57,7 @@ def shadow_text(found: Document, width: int, *, everything: bool = False) -> Ite
 
 def _delayed(found: Document) -> Iterator[str]:
     """Yield what harm budgets would have cost whom."""
-    for each in found.put_off:
+    for each in found.delayed:
         several = len(each.budgets) > 1
         names = f"harm budget{'s' if several else ''} {' and '.join(each.budgets)}"
         if each.plans > each.never:

@@ -1,8 +1,8 @@
 """How much of its quota a ClusterQueue uses, what it may still borrow, and what limits that.
 
 The text names the flavor with the smallest shortage: `team-b: 12 of 12 amd.com/gpu (mi300x) used
-(nominal 8, borrowingLimit 4), asks 4; may borrow 0 more: borrowingLimit 4`. Amounts are those of
-the queue's own quota: what its cohort has left is stated where that is the limit.
+(nominal 8, borrowingLimit 4), requests 4; may borrow 0 more: borrowingLimit 4`. Amounts are those
+of the queue's own quota: what its cohort has left is stated where that is the limit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _resource_text(snapshot: Snapshot, queue: int, lack: Shortage, resource: str
         parts = ", the rest borrowed"
     said = (
         f"{tree.names[queue]}: {text(resource, used)} of {of} {resource} ({lack.flavor}) used"
-        f"{parts}, asks {text(resource, lack.asked[resource])}"
+        f"{parts}, requests {text(resource, lack.asked[resource])}"
     )
     left = max(0, available(tree, column, usage, path))
     own = max(0, nominal - used)

@@ -169,6 +169,7 @@ def _metrics_reason(view: View) -> MetricsReason | None:
         return MetricsReason.ENDPOINT_UNREACHABLE
     if view.facts.metrics is MetricsHealth.INVALID:
         return MetricsReason.INVALID_SAMPLE
-    if view.freshness.state is SampleState.STALE:
+    old = view.facts.metrics is MetricsHealth.OLD
+    if old or view.freshness.state is SampleState.STALE:
         return MetricsReason.STALE
     return MetricsReason.NO_SAMPLES

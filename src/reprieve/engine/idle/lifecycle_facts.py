@@ -63,6 +63,7 @@ class MetricsHealth(StrEnum):
     OK = "Ok"
     UNREACHABLE = "Unreachable"
     INVALID = "Invalid"  # its samples had impossible values
+    OLD = "Old"  # its samples had a time on their line that is past the freshness window
 
 
 class MetricsReason(StrEnum):

@@ -64,11 +64,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ImpossibleReading:
-    """A value that no GPU can have: not a number, infinite or outside 0-100."""
+    """A sample that cannot be used: not a number, infinite or outside 0-100; `old`: of long ago."""
 
     pod: str
     gpu_id: str
     not_a_number: bool = False
+    old: bool = False
 
 
 @dataclass(frozen=True, slots=True)

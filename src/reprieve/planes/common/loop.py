@@ -46,13 +46,13 @@ class HeldBack(Exception):
 class Pace:
     """How fast a loop runs, in nanoseconds.
 
-    `held_back`: how long until the next check of what holds it back, logged at the level `told_at`.
+    `held_back`: how long until the next check of what holds it back, logged at `logged_at`.
     `gather`: for how long further requests are collected. After long turns that is `rest` times as
     long as the last one lasted, at most `longest`.
     """
 
     held_back: int
-    told_at: int = logging.DEBUG
+    logged_at: int = logging.DEBUG
     gather: int = 0
     rest: int = 0
     longest: int = 0
@@ -208,6 +208,6 @@ class DecisionLoop:
             return
         self._said = why
         if why:
-            self._log.log(self._pace.told_at, "nothing is decided: %s", why)
+            self._log.log(self._pace.logged_at, "nothing is decided: %s", why)
         else:
-            self._log.log(min(self._pace.told_at, logging.INFO), "decisions continue")
+            self._log.log(min(self._pace.logged_at, logging.INFO), "decisions continue")

@@ -86,7 +86,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
         self._at_once = at_once
         self._writes = writes
         self._wishes: dict[Key, Wish] = {}  # those that are not being written yet
-        self._put_off: dict[Key, None] = {}  # those that a fault of ours left, the oldest first
+        self._deferred: dict[Key, None] = {}  # those that a fault of ours left, the oldest first
         self._over: dict[Key, asyncio.Event] = {}
         self._due: DirtyKeys[Key] = DirtyKeys(clock)
 
@@ -106,7 +106,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
     def forget(self, key: Key) -> None:
         """Release a wish that is not being written yet."""
         self._wishes.pop(key, None)
-        self._put_off.pop(key, None)
+        self._deferred.pop(key, None)
 
     async def run(self) -> None:
         """Write until cancelled.
@@ -125,7 +125,7 @@ class StatusWriter(Generic[Key, Wish, Wire]):
 
     async def _write_wish(self, key: Key) -> None:
         wish = self._wishes.pop(key, None)
-        self._put_off.pop(key, None)
+        self._deferred.pop(key, None)
         deferred = False
         try:
             if wish is not None and self._writes():
@@ -146,9 +146,9 @@ class StatusWriter(Generic[Key, Wish, Wire]):
     def _keep(self, key: Key, wish: Wish) -> None:
         """Keep a wish for the next look at its object, as the workers have that."""
         self._wishes[key] = wish
-        self._put_off[key] = None
-        if len(self._put_off) > _MOST_DEFERRED:
-            self.forget(next(iter(self._put_off)))
+        self._deferred[key] = None
+        if len(self._deferred) > _MOST_DEFERRED:
+            self.forget(next(iter(self._deferred)))
 
     async def _write(self, key: Key, wish: Wish) -> None:
         async def once() -> None:

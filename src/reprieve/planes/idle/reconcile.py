@@ -214,8 +214,9 @@ class Reconciler:
             return MetricsHealth.UNREACHABLE
         names = {pod.name for pod in pods}
         seen = poll.readings.get(namespace, {})
-        if any(bad.pod in names for bad in poll.impossible.get(namespace, ())):
-            return MetricsHealth.INVALID
+        bad = [each for each in poll.impossible.get(namespace, ()) if each.pod in names]
+        if bad:
+            return MetricsHealth.OLD if all(each.old for each in bad) else MetricsHealth.INVALID
         if poll.failing and not any(name in seen for name in names):
             return MetricsHealth.UNREACHABLE
         return MetricsHealth.OK

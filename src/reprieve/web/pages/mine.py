@@ -4,7 +4,7 @@ Table `queues`, a row for each LocalQueue, flavor and resource: queue, namespace
 flavor, resource, used, reserved (with what waits for checks), nominal (of its ClusterQueue, where
 all that lead to it are the viewer's), pending, admitted, message (why it accepts nothing).
 Table `reported`, work that may save before it is evicted, the first to be due first: unit, due (it
-is evicted at the latest), answered (how many pods have), asked, state, by, rule, message. Table
+is evicted at the latest), answered (how many pods have), requested, state, by, rule, message. Table
 `running`: unit, queue, amount, idle, since, state. Table `waiting`: unit, queue, position, amount,
 resource, since, reason, message, step. Table `preempted`, of the last day, the newest
 first: unit, at, by, rule, lost, state (Running, Waiting, Gone), back (it ran again at), tried (not
@@ -56,7 +56,7 @@ _REPORTED: Final = (
     Column("unit", Kind.UNIT),
     Column("due", Kind.INSTANT),
     Column("answered", Kind.NUMBER),
-    Column("asked", Kind.NUMBER),
+    Column("requested", Kind.NUMBER),
     Column("state", Kind.WORD),
     Column("by", Kind.TEXT),
     Column("rule", Kind.TEXT),

@@ -57,7 +57,7 @@ _COLUMNS: Final = (
     Column("gpus", Kind.NUMBER),
     Column("lost", Kind.NUMBER),
     Column("state", Kind.WORD),
-    Column("took", Kind.DURATION),
+    Column("duration", Kind.DURATION),
     Column("rule", Kind.TEXT),
     Column("whose", Kind.LIST),
     Column("dryRun", Kind.FLAG),

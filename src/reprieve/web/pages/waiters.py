@@ -100,7 +100,7 @@ def _with_use(waiter: Waiter, uses: Mapping[tuple[str, str], tuple[int, int]]) -
     if known is None or waiter.reason != Reason.HELD_BY_OTHERS or not waiter.message:
         return waiter
     used, nominal, asks = (f"{whole(waiter.resource, n):,}" for n in (*known, waiter.amount))
-    said = f"{waiter.queue}: {used} of {nominal} {waiter.resource} used, asks {asks}"
+    said = f"{waiter.queue}: {used} of {nominal} {waiter.resource} used, requests {asks}"
     if waiter.message.startswith(f"{waiter.queue}: "):
         return waiter  # it states it itself
     message = f"{waiter.message[0].lower()}{waiter.message[1:]}"

@@ -53,8 +53,8 @@ class Displaced:
     Of a Workload it is the job that is named, if it has one. `plane` chose it by `rule`; `amounts`
     are its devices by resource. `saved`: its last checkpoint since it started, None without one.
     `in_turn`: not for what was submitted, but for who was preempted for that. `reported`: when it
-    would be notified before it is evicted, `goes_by`: when it is evicted then at the latest; None
-    for no notice.
+    would be notified before it is evicted, `evicted_by`: when it is evicted then at the latest;
+    None for no notice.
     """
 
     kind: str
@@ -69,7 +69,7 @@ class Displaced:
     saved: Nanos | None = None
     in_turn: bool = False
     reported: Nanos | None = None
-    goes_by: Nanos | None = None
+    evicted_by: Nanos | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,10 @@ class Outcome:
     `verdict` is None for what no plane decides about. `reason` and `message`: why it waits, those
     of the condition on it unless there is a `diagnosis`. `condition`: reason and message of that.
     `waiting`: kind and name of what waits, a Workload, PodGroup or pod. `pods`: how many it has and
-    how many have a node, as far as they are placed here; `pods_asked`: how many it requests where
-    it is admitted with fewer. `pods_without_victims`: how many would start without preemption;
-    None where no work has to be preempted, or it was not computed. `asks`: what its pods request;
-    `short`: what of that is missing without preemption, by resource.
+    how many have a node, as far as they are placed here; `pods_requested`: how many it requests
+    where it is admitted with fewer. `pods_without_victims`: how many would start without
+    preemption; None where no work has to be preempted, or it was not computed. `asks`: what its
+    pods request; `short`: what of that is missing without preemption, by resource.
     `pods_on_empty_cluster`: of what never fits, how many have a node where no work runs.
     `estimate`: when it starts at the latest; `idle`: why no idle work is preempted for it.
     `written`: what changes that would help are in the manifests.
@@ -134,7 +134,7 @@ class Outcome:
     priority: int | None = None
     pods: int = 0
     placed: int = 0
-    pods_asked: int | None = None
+    pods_requested: int | None = None
     condition: tuple[str, str] = ("", "")
     waiting: tuple[str, str] = ("", "")
     diagnosis: Diagnosis | None = None

@@ -44,8 +44,8 @@ class VictimDocument(_Struct, frozen=True):
 
     `plane` chose it by `rule`, and `why` states that in words; `amounts`: its devices by resource.
     `saved`: when it was saved last since it started, empty where it was not. `inTurn`: it is
-    preempted for another victim, which waits again. `toldAt`: when it would be notified before,
-    `goesBy`: when it is evicted at the latest then; empty without notice.
+    preempted for another victim, which waits again. `notifiedAt`: when it would be notified before,
+    `evictedBy`: when it is evicted at the latest then; empty without notice.
     """
 
     kind: str
@@ -60,8 +60,8 @@ class VictimDocument(_Struct, frozen=True):
     amounts: dict[str, int]
     saved: str
     in_turn: bool
-    told_at: str
-    goes_by: str
+    notified_at: str
+    evicted_by: str
 
 
 class PlacementDocument(_Struct, frozen=True):
@@ -138,7 +138,7 @@ class OutcomeDocument(_Struct, frozen=True):
     `podsWithoutVictims` would start without preemption; null where no work has to be preempted.
     `requests`: quantities of all its pods by resource; `missing`: what of that is not free for it,
     so that others are preempted.
-    `podsAsked`: of a job that is admitted with fewer pods than it requests; else null.
+    `podsRequested`: of a job that is admitted with fewer pods than it requests; else null.
     `podsOnEmptyCluster` would start on the cluster without any work; null but for what never fits.
     `estimate`: of what waits, and of what starts once others have been preempted;
     `idle`: of what waits where the idle plane decides, too. `holders`: who holds what it lacks;
@@ -158,7 +158,7 @@ class OutcomeDocument(_Struct, frozen=True):
     priority: int | None
     pods: int
     placed: int
-    pods_asked: int | None
+    pods_requested: int | None
     fixes: list[FixDocument]
     pods_without_victims: int | None
     requests: dict[str, str]
@@ -295,7 +295,7 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
         outcome.priority,
         outcome.pods,
         outcome.placed,
-        outcome.pods_asked,
+        outcome.pods_requested,
         [_fix(each, outcome.written.get(each, ())) for each in fixes],
         outcome.pods_without_victims,
         _quantities(outcome.asks.total),
@@ -376,5 +376,5 @@ def _victim(victim: Displaced) -> VictimDocument:
         "" if victim.saved is None else format_instant(victim.saved),
         victim.in_turn,
         "" if victim.reported is None else format_instant(victim.reported),
-        "" if victim.goes_by is None else format_instant(victim.goes_by),
+        "" if victim.evicted_by is None else format_instant(victim.evicted_by),
     )

@@ -198,7 +198,7 @@ class _Reading:
             priority=first(workload, "spec.priority"),
             pods=len(pods),
             placed=placed,
-            pods_asked=_asked_in_full(workload),
+            pods_requested=_asked_in_full(workload),
             asks=asks_of(pods, kind, obj),
             condition=(reason, message),
             waiting=("", "") if waiting is None else (waiting["kind"], waiting["metadata"]["name"]),

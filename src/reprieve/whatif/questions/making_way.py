@@ -198,7 +198,7 @@ def _noticed(victim: Victim, record: Preemption) -> tuple[Nanos | None, Nanos | 
     if victim.notice is None:
         return None, None
     try:
-        goes_by = parse_instant(victim.notice.extend_until or victim.notice.deadline)
-        return parse_instant(record.spec.decided_at), goes_by
+        evicted_by = parse_instant(victim.notice.extend_until or victim.notice.deadline)
+        return parse_instant(record.spec.decided_at), evicted_by
     except InvalidInstant:
         return None, None

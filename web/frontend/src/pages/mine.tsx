@@ -18,7 +18,7 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
   const figure = (name: string): number => numberOf(counts[name]) ?? 0;
   return (
     <>
-      <Title command={`reprieve get waiters${inNamespace()}`}>
+      <Title command={`reprieve get pending${inNamespace()}`}>
         My work <span class="soft resource">{namespaces.length ? namespaces.join(", ") : "of all namespaces: name yours above"}</span>
       </Title>
       <section class="panel" aria-label="In short">
@@ -39,8 +39,8 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
           first={["unit", "due", "answered", "state", "by", "rule", "message"]}
           columns={{
             due: { title: "Evicted at the latest", show: (cell) => (typeof cell === "number" ? <Age at={cell} /> : "–") },
-            answered: { title: "Pods that have saved", show: (cell, row) => <>{String(cell ?? 0)} of {String(row("asked") ?? 0)}</> },
-            asked: { hidden: true },
+            answered: { title: "Pods that have saved", show: (cell, row) => <>{String(cell ?? 0)} of {String(row("requested") ?? 0)}</> },
+            requested: { hidden: true },
             by: { title: "For" },
             message: { title: "It states", width: 30 },
           }}
@@ -54,7 +54,7 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
         first={["unit", "position", "amount", "resource", "since", "reason", "message", "step"]}
         columns={{
           position: { title: "Place", width: 8 },
-          amount: { title: "Asks", width: 7 },
+          amount: { title: "Requests", width: 8 },
           resource: { title: "of", width: 15 },
           since: { title: "For" },
           reason: { title: "Why" },

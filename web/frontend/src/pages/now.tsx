@@ -50,7 +50,7 @@ export function Now({ state }: { state: PageState }): JSX.Element {
           table={tables["waiters"]}
           first={["unit", "amount", "resource", "since", "reason"]}
           columns={{
-            amount: { title: "Asks", width: 7 },
+            amount: { title: "Requests", width: 8 },
             resource: { title: "of", width: 15 },
             since: { title: "For", width: 10 },
             reason: { title: "Why", show: (cell, row) => <span title={String(row("message") ?? "")}>{cell ? <Word word={String(cell)} /> : <span class="soft">{String(row("message") || "–")}</span>}</span> },

@@ -31,7 +31,7 @@ export function Preemptions({ state }: { state: PageState }): JSX.Element {
         name="preemptions"
         caption="Decisions"
         table={tables["preemptions"]}
-        first={["decided", "preemption", "preemptor", "units", "victims", "gpus", "lost", "state", "took", "rule", "whose", "plane", "stages"]}
+        first={["decided", "preemption", "preemptor", "units", "victims", "gpus", "lost", "state", "duration", "rule", "whose", "plane", "stages"]}
         columns={{
           decided: { width: 17, show: (cell) => (typeof cell === "number" ? <Moment at={cell} /> : "–") },
           preemption: { width: 16, show: (cell) => <a href={preemptionPath(String(cell))} title={String(cell)}>{shortRecord(String(cell))}</a> },

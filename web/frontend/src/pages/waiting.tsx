@@ -15,7 +15,7 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
   const waiting = tables["waiting"];
   return (
     <>
-      <Title command={`reprieve get waiters${inNamespace()}`}>Waiting</Title>
+      <Title command={`reprieve get pending${inNamespace()}`}>Waiting</Title>
       <Unseen unseen={values["unseen"]} />
       <div class="columns">
         <DataTable
@@ -44,7 +44,7 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
         table={waiting}
         first={["unit", "amount", "resource", "shape", "since", "reason", "message", "step", "queue", "position"]}
         columns={{
-          amount: { title: "Asks", width: 8 },
+          amount: { title: "Requests", width: 8 },
           resource: { title: "of", width: 15 },
           since: { title: "For" },
           message: { title: "What is missing", width: 44 },

@@ -54,7 +54,7 @@ __all__ = ["Evaluator"]
 _RETRY: Final = SECOND
 _REMEMBERED: Final = 1_000
 _ROUNDS: Final = 10  # how often it is decided again without plans that are refused
-_PACE: Final = Pace(held_back=SECOND, told_at=logging.WARNING, gather=SECOND // 10)
+_PACE: Final = Pace(held_back=SECOND, logged_at=logging.WARNING, gather=SECOND // 10)
 
 
 class Evaluator:
