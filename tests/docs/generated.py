@@ -112,7 +112,7 @@ def _held(kind: JobKind) -> str:
 
 def quota_preemptions() -> str:
     """Return who is preempted by each value of `spec.preemption`, decided by the engine."""
-    head = ("what runs", "`team-a` says", "requests", "with priority", "who is preempted")
+    head = ("what runs", "policy of `team-a`", "requests", "with priority", "who is preempted")
     return _table(head, preemption_rows())
 
 

@@ -47,7 +47,7 @@ LOWER: Final = BorrowWithinCohort(Policy.LOWER_PRIORITY)
 
 
 def preemption_rows() -> Iterator[tuple[str, ...]]:
-    """Yield what runs, what team-a says, what it requests with which priority, and who goes."""
+    """Yield what runs, the policy of team-a, its request and priority, and who is preempted."""
     for policy in (
         Policy.NEVER,
         Policy.LOWER_PRIORITY,
@@ -100,7 +100,7 @@ def _fair(weight: float) -> Iterator[tuple[str, str]]:
     holdings, waiting = _state(jobs, rules, 3, 3, settings, weight)
     for number in range(1, 7):
         waiting.push(_workload("team-a", f"a-{number}", 1, 0))
-        said = "nobody"
+        said = "none"
         for entry in cycle(holdings, waiting, NOW).of(Outcome.PREEMPTING):
             said = _victims(entry)
             for target in entry.issued:
@@ -113,7 +113,7 @@ def _fair(weight: float) -> Iterator[tuple[str, str]]:
 
 def _victims(entry: Entry) -> str:
     found = [f"`{each.holder.workload.name}` ({each.reason})" for each in entry.issued]
-    return ", ".join(found) or "nobody"
+    return ", ".join(found) or "none"
 
 
 def _state(

@@ -454,7 +454,7 @@ def harm(size: str, tick: int) -> Made:
         ],
         "day/team-c": ["batch-day", "team-c", "24h", 2, 20, 0.0, 50, None, "Hold"],
         "office/team-a": [
-            "office", "team-a", "0 8 * * MON-FRI UTC for 10h", 3, None, 6.0, 12, None, "Tell",
+            "office", "team-a", "0 8 * * MON-FRI UTC for 10h", 3, None, 6.0, 12, None, "Report",
         ],
     }  # fmt: skip
     kinds = (

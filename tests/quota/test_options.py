@@ -148,7 +148,7 @@ def test_a_held_pair_sets_nobody_else_of_its_shape_aside_and_is_tried_again_when
     result = cycle(holdings, queues, later(15), 0, ledger)
     (entry,) = result.entries
     assert entry.outcome is Outcome.NO_CANDIDATES
-    assert "1 workload(s) that it took turns with, the first until" in entry.message
+    assert "1 workload(s) that it displaced in turn, the first until" in entry.message
     assert result.retries == {"team": later(20)}
     (entry,) = cycle(holdings, queues, later(15), 1, ledger).entries
     assert (entry.workload.name, entry.outcome) == ("other", Outcome.PREEMPTING)

@@ -161,7 +161,7 @@ async def test_a_pair_that_takes_turns_is_held_and_named_also_after_a_restart(
 
         async def held() -> bool:
             said = (await cluster.conditions("a")).get("QuotaReserved", ("", "", ""))
-            return "workload(s) that it took turns with, the first until 20" in said[2]
+            return "workload(s) that it displaced in turn, the first until 20" in said[2]
 
         async def evictions() -> list[int]:
             found = await cluster.workloads()

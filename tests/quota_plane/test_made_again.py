@@ -203,7 +203,7 @@ async def all_are_told(play: Play, port: int) -> None:
     (waits,) = [name for name in await play.cluster.workloads() if line_of(name) == "a-small"]
     said = (await play.cluster.conditions(waits))["QuotaReserved"]
     assert said[0] == "False"
-    assert "Not preempted: 1 workload(s) that it took turns with, the first until" in said[2]
+    assert "Not preempted: 1 workload(s) that it displaced in turn, the first until" in said[2]
 
 
 @pytest.mark.parametrize("returning", ["owner", "label"])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+import yaml
 
 from reprieve.cli.main import COMMANDS, cli
 from reprieve.settings import options
@@ -57,9 +58,6 @@ _KEPT: Final = frozenset(
     {
         "its pods were refused: {said}",  # a field of a template
         " is gone",  # before when an object was deleted, where that is not known
-        "put off",  # a value of `shadow`'s answers
-        "not to take",
-        "that it took turns with",  # a held pair
         '</select></label><label>Job <input id="asked" size="16" autocomplete="off"></label>',
     }
 )
@@ -185,6 +183,57 @@ def _defined(tree: ast.AST) -> Iterator[str]:
             yield node.arg
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield node.target.id
+
+
+def _prose(page: Path) -> Iterator[str]:
+    """Yield the lines of a page without code, comments and targets of links."""
+    text = re.sub(r"```.*?```|<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for line in re.sub(r"\]\([^)]*\)", "]", text).splitlines():
+        if not line.startswith("    "):
+            yield line
+
+
+def test_no_page_has_a_word_that_is_not_a_term() -> None:
+    """`docs/words.md` alone names them. `Go` is a language there, `Gone` a state of a victim."""
+    names = re.compile(r"\b(?:Go|Gone)\b")
+    motto = re.compile(r"makes room on Kubernetes GPU clusters")
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "charts").rglob("*.md")]
+    lines = [
+        (str(page.relative_to(ROOT)), line)
+        for page in pages
+        if page.name != "words.md"
+        for line in _prose(page)
+    ]
+    assert len(lines) > 5_000
+    plain = ((where, line, found(names.sub("", motto.sub("", line)))) for where, line in lines)
+    assert [each for each in plain if each[2]] == []
+
+
+def _described(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("description"), str):
+            yield schema["description"]
+        for value in schema.values():
+            yield from _described(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _described(value)
+
+
+def test_no_text_of_the_chart_and_of_kubectl_explain_has_a_word_that_is_not_a_term() -> None:
+    chart, texts = ROOT / "charts/reprieve", []
+    for path in [chart / "values.yaml", *(chart / "templates").rglob("*")]:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if "#" in line or path.suffix == ".txt":
+                texts.append((path.name, line.split("#", 1)[-1]))
+    for path in (ROOT / "src/reprieve/api/crds").glob("*.yaml"):
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        texts += [(path.name, re.sub(r"\bGone\b", "", each)) for each in _described(document)]
+    fields = ROOT / "kubelocal/src/kubelocal/server/types/layouts/descriptions.txt"
+    for line in fields.read_text(encoding="utf-8").splitlines():
+        texts.append((fields.name, line.partition(": ")[2]))
+    assert len(texts) > 1_300
+    assert [(where, text, found(text)) for where, text in texts if found(text)] == []
 
 
 def test_no_name_in_code_has_a_word_that_stood_for_many_things() -> None:

@@ -1,4 +1,4 @@
-"""PodGroups of the two older front doors: scheduling.sigs.k8s.io and scheduling.x-k8s.io.
+"""PodGroups of the two older APIs: scheduling.sigs.k8s.io and scheduling.x-k8s.io.
 
 The first is Koordinator's (status through the main resource), the second that of scheduler-plugins
 (status subresource). Source: specification of gang jobs, sections 1.1, 2 and 11.

@@ -198,7 +198,7 @@ SCHEDULING: Final = (
         "gangs",
         Form.OWN,
         "see below",
-        "job preemption of [PodGroups of older front doors](gang-jobs.md)",
+        "job preemption of [PodGroups of Koordinator and scheduler-plugins](gang-jobs.md)",
         unrecorded="groups of pods are recorded as they were read",
     ),
 )

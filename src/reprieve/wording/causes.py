@@ -97,7 +97,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         ),
         _SHORT,
     ),
-    Cause.PLACES_NOT_TO_TAKE: CauseWords(
+    Cause.PLACES_NOT_RECLAIMABLE: CauseWords(
         Reason.PLACES_TAKEN,
         f"{_FREE} it may not preempt",
         (
@@ -139,7 +139,7 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         (f"{_OTHERWISE}{_POLICIES}{_ABOVE}.", f"{_OTHERWISE}{_POLICIES}."),
         _LACKS,
     ),
-    Cause.NOT_TO_TAKE: CauseWords(
+    Cause.NOT_RECLAIMABLE: CauseWords(
         Reason.HELD_BY_OTHERS,
         "The quota is in use, and what may be reclaimed from others is not enough",
         (

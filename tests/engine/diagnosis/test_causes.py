@@ -199,7 +199,7 @@ def test_what_others_hold_of_their_own_is_changed_by_more_quota_only() -> None:
         return site.hold(held(work("h", "r", 8), "r")).submit(work("w", "q", 2, priority=9))
 
     found = told(site(1))
-    assert found.cause is Cause.NOT_TO_TAKE
+    assert found.cause is Cause.NOT_RECLAIMABLE
     assert "use a higher priority" not in general_step(found)
     assert starts(site(2))
 
@@ -344,7 +344,7 @@ def test_under_fair_sharing_a_share_that_is_not_to_take_is_told() -> None:
         site = Site(*queues, settings=settings).hold(held(work("h", "r", 8), "r"))
         return site.submit(work("w", "q", 2, priority=9))
 
-    assert told(site(1)).cause is Cause.NOT_TO_TAKE
+    assert told(site(1)).cause is Cause.NOT_RECLAIMABLE
     assert starts(site(2))
 
 

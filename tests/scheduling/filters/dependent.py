@@ -80,7 +80,7 @@ _PORT_CASES: Final = (
         PORTS,
         Promise.REFUSED,
         "The holder of the port belongs to a group that is disrupted as a whole, so that its other "
-        "pod goes too, though it holds no port.",
+        "pod is evicted too, though it holds no port.",
         (
             node("n1"),
             node("n2"),
@@ -143,7 +143,7 @@ _FIT_CASES: Final = (
     Case(
         FIT,
         Promise.REFUSED,
-        "The members leave two of eight GPUs: the more important of two lower pods takes them, and "
+        "The members leave two of eight GPUs: the more important of two lower pods uses them, and "
         "the other is refused.",
         (
             node("n1", gpus=8),
@@ -161,7 +161,7 @@ _FIT_CASES: Final = (
         FIT,
         Promise.GRANTED,
         "A lower pod without GPUs stays beside the members, though the node has more of its cpu in "
-        "use than it offers: the members do not ask for cpu.",
+        "use than it offers: the members request no cpu.",
         (
             node("n1", gpus=8, cpu=1000),
             placed("big", "n1", gpus=8),
@@ -261,7 +261,7 @@ _LIMIT_CASES: Final = (
     Case(
         LIMITS,
         Promise.BLOCKS,
-        "The node takes one volume, which a pod of equal priority uses.",
+        "The node accepts one volume, which a pod of equal priority uses.",
         (
             node("n1"),
             _volumes(1),
@@ -275,7 +275,7 @@ _LIMIT_CASES: Final = (
     Case(
         LIMITS,
         Promise.HELPS,
-        "The node takes one volume, which a lower pod uses; the members share theirs.",
+        "The node accepts one volume, which a lower pod uses; the members share theirs.",
         (
             node("n1"),
             _volumes(1),
@@ -290,7 +290,7 @@ _LIMIT_CASES: Final = (
     Case(
         LIMITS,
         Promise.REFUSED,
-        "Of two volumes that the node takes, one is left beside the members': the more important "
+        "Of two volumes that the node accepts, one is left beside the members': the more important "
         "lower pod gets it.",
         (
             node("n1"),
@@ -308,7 +308,7 @@ _LIMIT_CASES: Final = (
     Case(
         LIMITS,
         Promise.GRANTED,
-        "A lower pod that uses the members' own volume adds none to the one that the node takes.",
+        "A lower pod that uses the members' own volume adds none to the one that the node accepts.",
         (
             node("n1", gpus=8),
             _volumes(1),

@@ -26,7 +26,7 @@ _CHECKS: Final[Mapping[FilterName, str]] = {
     FilterName.NODE_AFFINITY: "the pod's node selector and required node affinity, and the "
     "affinity that the configuration adds",
     FilterName.NODE_PORTS: "that no pod on the node has one of the pod's host ports",
-    FilterName.NODE_RESOURCES_FIT: "room for one more pod, and for each resource that the pod "
+    FilterName.NODE_RESOURCES_FIT: "capacity for one more pod, and for each resource that the pod "
     "requests",
     FilterName.VOLUME_RESTRICTIONS: "that exclusive disks are free on the node, and "
     "ReadWriteOncePod claims in the whole cluster",
@@ -39,7 +39,7 @@ _CHECKS: Final[Mapping[FilterName, str]] = {
     FilterName.INTER_POD_AFFINITY: "required affinity and anti-affinity of the pod, and the "
     "required anti-affinity of pods that are there",
     FilterName.DYNAMIC_RESOURCES: "that devices for all resource claims can be allocated; devices "
-    "of victims are not taken for free unless `simulateClaims` is set",
+    "of victims do not count as free unless `simulateClaims` is set",
     FilterName.NODE_DECLARED_FEATURES: "that the node declares the features that the pod needs",
 }
 
@@ -60,7 +60,7 @@ def _case(case: Case) -> str:
     ]
     if case.victims:
         victims = [
-            f"`{pod}` ({f'kept out by {case.refused[pod]}' if pod in case.refused else 'goes too'})"
+            f"`{pod}` ({f'kept out by {case.refused[pod]}' if pod in case.refused else 'with it'})"
             for pod in case.victims
         ]
         lines.append(f"- Victims: {', '.join(victims)}.")

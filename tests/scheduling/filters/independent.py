@@ -63,7 +63,7 @@ class Confined:
             Case(
                 self.filter,
                 Promise.BLOCKS,
-                f"{self.how}; the only node is `out`, where a lower pod is in nobody's way.",
+                f"{self.how}; the only node is `out`, whose lower pod uses nothing that it needs.",
                 (outside, *self.others, placed("low", "out", gpus=1), self._gang(2)),
                 says=f"0/1 nodes are available: 1 {self.text}.",
                 kept=("low",),
@@ -81,9 +81,9 @@ class Confined:
             Case(
                 self.filter,
                 Promise.REFUSED,
-                f"{self.how}; one of two lower pods on `in` has to go, though `out` is empty: this "
-                "filter never changes its answer when a pod returns, so it is the room on the only "
-                "node left that refuses.",
+                f"{self.how}; one of two lower pods on `in` is evicted, though `out` is empty: "
+                "this filter never changes its answer when a pod returns, so that the capacity of "
+                "the only other node decides.",
                 (
                     *both,
                     placed("more", "in", priority=2, gpus=4),

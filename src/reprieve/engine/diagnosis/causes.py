@@ -31,13 +31,13 @@ class Cause(StrEnum):
     PLACES_PROTECTED = "places protected"
     PLACES_BY_PRIORITY = "places by priority"
     PLACES_BY_POLICY = "places by policy"
-    PLACES_NOT_TO_TAKE = "places not to use"
+    PLACES_NOT_RECLAIMABLE = "places not reclaimable"
     # HeldByOthers.
     PROTECTION = "protection"
     PRIORITY = "priority"
     BORROWING = "borrowing"
     POLICY = "policy"
-    NOT_TO_TAKE = "not to take"
+    NOT_RECLAIMABLE = "not reclaimable"
     DELAYED = "preemption delayed"
     KEPT_FOR_HEADS = "kept for heads"
     # VictimsProtected.

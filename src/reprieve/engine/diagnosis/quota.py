@@ -67,7 +67,7 @@ _OF_PLACES = {
     Cause.PROTECTION: Cause.PLACES_PROTECTED,
     Cause.PRIORITY: Cause.PLACES_BY_PRIORITY,
     Cause.POLICY: Cause.PLACES_BY_POLICY,
-    Cause.NOT_TO_TAKE: Cause.PLACES_NOT_TO_TAKE,
+    Cause.NOT_RECLAIMABLE: Cause.PLACES_NOT_RECLAIMABLE,
 }
 _SHOWN = 3  # names in one sentence
 

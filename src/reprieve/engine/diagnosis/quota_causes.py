@@ -74,7 +74,7 @@ class _Search:
             if above is not None:
                 values = {"cluster_queue": self._name, "setting": setting, "above": above}
                 return {CAUSE: Cause.POLICY, **values}
-        return {CAUSE: Cause.NOT_TO_TAKE}
+        return {CAUSE: Cause.NOT_RECLAIMABLE}
 
     def _wider(self) -> Iterator[tuple[str, Preemption]]:
         """Yield settings that preempt more, with the policies that they make."""

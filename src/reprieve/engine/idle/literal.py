@@ -79,7 +79,7 @@ SWITCHES: Final[tuple[Switch, ...]] = (
     Switch(
         "preemptedNotInFlight",
         "H4",
-        "GPUs of a Preempted workload count for its demand until its pods are gone and settled.",
+        "GPUs of a Preempted workload count for its demand until its pods have ended and settled.",
         "They count only while the phase is Preempting.",
         "preempted_not_in_flight",
     ),
@@ -102,14 +102,14 @@ SWITCHES: Final[tuple[Switch, ...]] = (
         "ownerUidUnchecked",
         "H7",
         "An owner whose uid differs from the reference counts as not found.",
-        "An owner found under the name is taken.",
+        "An owner found under the name is accepted.",
         "owner_uid_unchecked",
     ),
     Switch(
         "alwaysNotCredited",
         "H8",
         "GPUs freed under policy Always are credited to demands, the oldest first.",
-        "They are credited to nobody.",
+        "They are credited to no demand.",
         "always_not_credited",
     ),
     Switch(
@@ -129,8 +129,8 @@ SWITCHES: Final[tuple[Switch, ...]] = (
     Switch(
         "partialSetsMarked",
         "H12",
-        "All victims are read again before the first is marked; if one has changed, none is taken.",
-        "Victims that are still Idle are taken although another one of the set is not.",
+        "All victims are read again before the first is marked; one change spares them all.",
+        "Victims that are still Idle are evicted although another one of the set is not.",
         "partial_sets_marked",
     ),
     Switch(

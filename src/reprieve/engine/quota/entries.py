@@ -44,7 +44,7 @@ class Outcome(StrEnum):
     NO_FIT = "no fit"
     NO_CANDIDATES = "no candidates"
     UNPROVEN = "unproven"  # by option: nodes would not accept it
-    AWAITS_IDLE = "put off"  # idle work may be evicted for it, and is decided about first
+    AWAITS_IDLE = "awaits idle work"  # idle work may be evicted for it, and is decided about first
     SKIPPED = "skipped"
     GATED = "gated"
     DELAYED = "delayed"  # it has not waited for long enough to preempt

@@ -88,7 +88,7 @@ class Session:
     `plugins`: PodGroupPostFilter plugins by name, our own and those of others. `choose`: which of
     the nodes that pass is used; by scores unless the caller states otherwise. `overdue`: victims
     that should have ended by now; no work waits for them, and no plan counts on them again.
-    `gangs`: groups of older front doors by the key of their unit; `jobs`: how they preempt. `now`:
+    `gangs`: groups of older APIs by the key of their unit; `jobs`: how they preempt. `now`:
     Unix seconds, for a policy that is `timed`. `scorers`: placement scorers of others, by name.
     `preempt_pod`: preemption for a plain pod. `holds`: which work is held from which unit, and
     until when.

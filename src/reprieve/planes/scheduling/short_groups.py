@@ -2,7 +2,7 @@
 
 An object is notified once it has waited for some seconds, so that a gang that is just being created
 gets no report: in the `PodScheduled` condition of its pods, the condition of the group, and one
-event each for every new reason. PodGroups of the older front doors have no conditions, so that they
+event each for every new reason. PodGroups of the older APIs have no conditions, so that they
 get an event. A condition that another client overwrites is written again. The words are those of
 PreEnqueue, which kube-scheduler and Koordinator only log. Source: specification 5.1 and 12; gang
 jobs, section 4.
@@ -130,7 +130,7 @@ class ShortGroups:
                 yield _Waiting(group.uid, gate.message, gate.message, about, name, group)
 
     def _of_gang(self, rows: list[PodRow]) -> Iterator[_Waiting]:
-        """Yield members of gangs of the older front doors, and the PodGroups of these."""
+        """Yield members of gangs of the older APIs, and the PodGroups of these."""
         seen = set()
         for row in rows:
             barring = self._gangs.barrier(row)

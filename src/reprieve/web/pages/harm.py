@@ -2,7 +2,7 @@
 
 Table `budgets`, a row for each account of which something is used, exhausted ones first: budget,
 of, window, displacements, mostDisplacements, lost, mostLost (GPU-hours), free (when another
-displacement fits, empty while it does), holds (Hold or Tell). Tables `week` and `month`, since
+displacement fits, empty while it does), holds (Hold or Report). Tables `week` and `month`, since
 Monday and since the first, in UTC: payer, beneficiary, plane, reason, displacements, lost, saved,
 waitSaved (hours).
 Values: `counts` (budgets, exhausted), `refused` (budgets that are not accepted, and why).
@@ -51,6 +51,8 @@ _LEDGER: Final = (
     Column("waitSaved", Kind.NUMBER),
 )
 _Row = tuple[Cell, ...]
+#: The former name of what an exhausted account does, which is accepted for one release.
+_FORMER: Final = {"Tell": "Report"}
 
 
 def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> Page:
@@ -97,7 +99,7 @@ def _account(budget: HarmBudget, use: HarmUse) -> _Row:
         _number(use.lost_gpu_hours),
         spec.limits.lost_gpu_hours,
         None if use.free_at is None else _instant(use.free_at),
-        spec.when_exhausted,
+        _FORMER.get(spec.when_exhausted, spec.when_exhausted),
     )
 
 

@@ -312,7 +312,7 @@ _MAPS: Final = frozenset(
 )
 
 
-#: Kinds of the quota and idle planes, of the older front doors, and our own.
+#: Kinds of the quota and idle planes, of the older APIs, and our own.
 _DECODED: Final[Mapping[tuple[str, str], type]] = {
     (kueue.GROUP, "Workload"): kueue.Workload,
     (kueue.GROUP, "ClusterQueue"): kueue.ClusterQueue,

@@ -38,8 +38,8 @@ __all__ = ["Causes", "Spared", "protected", "sparing"]
 
 _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
     {
-        Rule.CYCLE: "that it took turns with",
-        Rule.WITHOUT_GAIN: "that it took turns with",
+        Rule.CYCLE: "that it displaced in turn",
+        Rule.WITHOUT_GAIN: "that it displaced in turn",
         Rule.REPEATED: "that were displaced again and again",
         Rule.CRASH_LOOP: "from which it is held, since it fails again and again after others were "
         "preempted for it",

@@ -1,7 +1,7 @@
 """Which pods may be a victim of a unit, and which are left alone: overdue, protected or held ones.
 
 Protected are those within their minimum runtime, held those that the governor of disruptions keeps
-from this unit. Where gangs of older front doors are evicted as a whole, these bounds hold for the
+from this unit. Where gangs of older APIs are evicted as a whole, these bounds hold for the
 whole. Source: specification 8.7; specification of disruptions, section 4.
 """
 

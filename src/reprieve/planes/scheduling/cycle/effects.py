@@ -8,7 +8,7 @@
 | neither | nominations count, the members and the groups above them are notified |
 
 Nothing is done here: `carry_out` does it, in the order of the list, and a dry run is the same list
-carried out by one that evicts and writes nothing. Gangs of the older front doors add effects of
+carried out by one that evicts and writes nothing. Gangs of the older APIs add effects of
 their own (`gangs.effects`). Source: specification of the scheduling plane, sections 9, 12 and 23;
 the design's "How data flows".
 """

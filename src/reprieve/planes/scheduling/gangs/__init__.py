@@ -1,1 +1,1 @@
-"""Gangs of the older front doors: records, settings, statuses, views."""
+"""Gangs of the older APIs: records, settings, statuses, views."""

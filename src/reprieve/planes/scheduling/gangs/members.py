@@ -1,4 +1,4 @@
-"""Followers of pods that are members of gangs of older front doors."""
+"""Followers of pods that are members of gangs of older APIs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Members"]
 
 
 class Members(Protocol):
-    """Followers of members of gangs of older front doors."""
+    """Followers of members of gangs of older APIs."""
 
     def pod_seen(self, row: PodRow) -> None:
         """A member came or changed."""

@@ -1,4 +1,4 @@
-"""Gangs of the older front doors as part of the scheduling plane.
+"""Gangs of the older APIs as part of the scheduling plane.
 
 Pods reach the book through the cluster's state, PodGroups and the ConfigMap through watches of
 their own. The arguments in force are those of the file with those of the ConfigMap on top; a change

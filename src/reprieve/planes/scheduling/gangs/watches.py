@@ -1,4 +1,4 @@
-"""Watches of gangs: PodGroups and ElasticQuotas of both older front doors, and the ConfigMap.
+"""Watches of gangs: PodGroups and ElasticQuotas of both older APIs, and the ConfigMap.
 
 None of them has to be there: a kind that is not served counts as empty, and is looked for again.
 One that is served and may not be read stops decisions: an ElasticQuota may protect its pods.
