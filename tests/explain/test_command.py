@@ -207,12 +207,12 @@ def test_amounts_stand_under_the_name_of_what_is_counted(resource: str, header: 
         for name in ("unit", "queue", "position", "amount", "since", "reason")
     )
     table = Table(columns, {"a": ("a", "", "", 2, "", "")})
-    first = printed(Answer(table, (), Nanos(0), resource=resource), "waiters", "text")
+    first = printed(Answer(table, (), Nanos(0), resource=resource), "pending", "text")
     assert header in first.splitlines()[0].split()
 
 
 def test_a_tenant_lists_his_own_work_and_is_told_what_he_may_not_list(site: Site) -> None:
-    holders, waiters = site.list("holders", tenant=True), site.list("waiters", tenant=True)
+    holders, waiters = site.list("holders", tenant=True), site.list("pending", tenant=True)
     nothing = "No holders of nvidia.com/gpu found in namespace mine; -A looks in all.\n"
     assert holders.stdout == nothing
     assert "pod/mine/waits" in waiters.stdout

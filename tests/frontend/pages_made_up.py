@@ -420,7 +420,7 @@ def mine(size: str, tick: int) -> Made:
             " message step"),
             [
                 "job/team-a/next-1", "team-a-queue", 1, 16, gpu, at - 60, "HeldByOthers",
-                "team-a-queue: 8 of 16 used, asks 16", "request at most 8",
+                "team-a-queue: 8 of 16 used, requests 16", "request at most 8",
             ],
         ),
         "preempted": (

@@ -38,7 +38,7 @@ def own_quota_is_used_up() -> Situation:
         _base(of_gpus("team-b", 8)),
         [job("mine", 1, 4, "q", "low")],
         [
-            "team-b: 8 of 8 nvidia.com/gpu (mi300x) used, asks 4",
+            "team-b: 8 of 8 nvidia.com/gpu (mi300x) used, requests 4",
             "may not borrow: ClusterQueue team-b is in no cohort",
         ],
         [[job("old", 1, 8, "q", "low")]],
@@ -53,8 +53,8 @@ def borrowing_limit_is_reached() -> Situation:
         _base(of_gpus("team-b", 8, "all", 4), of_gpus("team-c", 32, "all")),
         [job("mine", 1, 4, "q", "low")],
         [
-            "team-b: 12 of 12 nvidia.com/gpu (mi300x) used (nominal 8, borrowingLimit 4), asks 4",
-            "may borrow 0 more: borrowingLimit 4",
+            "team-b: 12 of 12 nvidia.com/gpu (mi300x) used (nominal 8, borrowingLimit 4), ",
+            "requests 4; may borrow 0 more: borrowingLimit 4",
         ],
         [[job("old", 3, 4, "q", "low")]],
         "quota",
@@ -68,7 +68,7 @@ def nothing_left_to_borrow() -> Situation:
         _base(*there),
         [job("mine", 1, 8, "q", "low")],
         [
-            "team-b: 8 of 8 nvidia.com/gpu (mi300x) used, asks 8",
+            "team-b: 8 of 8 nvidia.com/gpu (mi300x) used, requests 8",
             "may borrow 0 more: cohort all has 0 left",
         ],
         [[job("old", 1, 8, "q", "low"), job("other", 1, 8, "c", "low")]],
@@ -83,7 +83,7 @@ def others_have_borrowed_its_quota() -> Situation:
         _base(*there),
         [job("mine", 1, 8, "q", "low")],
         [
-            "team-b: 0 of 8 nvidia.com/gpu (mi300x) used, asks 8",
+            "team-b: 0 of 8 nvidia.com/gpu (mi300x) used, requests 8",
             "team-c has borrowed 8 of its cohort",
             "reclaimWithinCohort: Any",
         ],
@@ -221,7 +221,7 @@ def held_by_work_of_the_same_priority() -> Situation:
     return Situation(
         _base(of_gpus("team-b", 8, preemption=lower)),
         [job("mine", 1, 8, "q", "low")],
-        ["team-b: 8 of 8 nvidia.com/gpu (mi300x) used, asks 8"],
+        ["team-b: 8 of 8 nvidia.com/gpu (mi300x) used, requests 8"],
         [[job("old", 1, 8, "q", "low")]],
         "quota",
         plan_expects=["priority-class] high instead of low it starts"],

@@ -101,7 +101,7 @@ def test_a_row_of_quota_has_the_use_of_its_queue_for_those_who_see_the_cluster()
     )
     (only,) = rows(waiting.page(found, EVERYTHING, {}, START), "waiting")
     assert only["message"].startswith(
-        "main: 8 of 8 amd.com/gpu used, asks 4; the quota is in use by"
+        "main: 8 of 8 amd.com/gpu used, requests 4; the quota is in use by"
     )
     tenant = Viewer(sees_all=False, namespaces=frozenset({"team-a"}))
     (only,) = rows(waiting.page(found, tenant, {}, START), "waiting")

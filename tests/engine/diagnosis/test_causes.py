@@ -78,7 +78,7 @@ def test_work_that_would_borrow_is_told_so_and_starts_with_what_it_need_not_borr
     assert (found.reason, found.cause) == (Reason.HELD_BY_OTHERS, Cause.BORROWING)
     assert found.refused == {"borrowing": 1}
     assert sentence(found) == (
-        f"lender: 0 of 8 {GPU} (a100) used, asks 8; borrower has borrowed 8 of its cohort; "
+        f"lender: 0 of 8 {GPU} (a100) used, requests 8; borrower has borrowed 8 of its cohort; "
         "it would borrow, and work that borrows preempts no other work here: it lacks 8 "
         "nvidia.com/gpu in a100; it would borrow 2 cpu; ClusterQueue lender has "
         "borrowWithinCohort Never; who stays: 1 out of reach of work that would borrow"

@@ -41,7 +41,7 @@ def group_incomplete(present: int | None, minimum: int | None, why: str = "") ->
 
 
 def of_barring(barring: Barring, present: int, minimum: int) -> Diagnosis:
-    """Return the diagnosis of a member of a gang of an older front door that may not be tried.
+    """Return the diagnosis of a member of a gang of an older API that may not be tried.
 
     `present`, `minimum`: pods of its own gang.
     """

@@ -69,7 +69,7 @@ GROUP_POST_FILTERS: Final[Mapping[str, PostFilter]] = MappingProxyType(
 class _Turn:
     """A unit whose turn it is, as whom it is looked at.
 
-    `group`: as a preemptor; `gang`: of an older front door; `job`: a pod in no group that preempts
+    `group`: as a preemptor; `gang`: of an older API; `job`: a pod in no group that preempts
     as a job of an older gang does.
     """
 
@@ -172,7 +172,7 @@ class Session:
     def placed(self, unit: Unit) -> Attempt | None:
         """Run a unit's cycle if it fits as it is; None: it does not, and nothing has changed.
 
-        A gang of an older front door is not tried: what it is given may have to wait.
+        A gang of an older API is not tried: what it is given may have to wait.
         """
         turn = self._turn(unit)
         if isinstance(turn, Attempt) or turn.gang is not None or turn.job:

@@ -46,7 +46,7 @@ class _Wait:
 class _Waiting:
     """One object that waits.
 
-    `row` None: a PodGroup of an older front door, which gets events alone.
+    `row` None: a PodGroup of an older API, which gets events alone.
     """
 
     uid: Uid

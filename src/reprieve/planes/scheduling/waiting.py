@@ -57,7 +57,7 @@ _MOST_REPORTED: Final = 100  # events in one period, so that others have capacit
 class WaitingUnit:
     """One unit that waits.
 
-    `kind`: `Pod`, `PodGroup` or `CompositePodGroup`; a gang of an older front door is a `PodGroup`,
+    `kind`: `Pod`, `PodGroup` or `CompositePodGroup`; a gang of an older API is a `PodGroup`,
     whether or not it has an object. `pods`: those in the queue, by name.
     """
 

@@ -49,7 +49,7 @@ class Facts(Groups, Known, Protocol):
         ...
 
     def gang_key(self, pod: PodRow) -> str:
-        """Return the key of the entry of a pod of an older front door's gang, empty for its own."""
+        """Return the key of the entry of a pod of an older API's gang, empty for its own."""
         ...
 
 
