@@ -22,9 +22,9 @@ from kubeworld.units.clock import SystemClock
 from kubeworld.units.durations import HOUR, SECOND
 from reprieve.engine.harm_budgets.budget import HarmSide
 from reprieve.engine.harm_budgets.sums import Amount, Key
-from reprieve.execution.writes.uninstalling import DEPLOYMENTS, PART_OF
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
+from reprieve.kube.own_objects import DEPLOYMENTS, PART_OF
 from reprieve.kube.resource import CONFIG_MAPS, NAMESPACES
 from reprieve.records.harm_sums import HARM_LABEL, MONTH, part_data, part_name
 from reprieve.scenarios import with_parent

@@ -8,9 +8,10 @@ from typing import Any
 from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import KUEUE_NAMES
 from reprieve.api.kueue import RESOURCE_IN_USE
-from reprieve.execution.writes.uninstalling import DEPLOYMENTS, PART_OF, Uninstalling
+from reprieve.execution.writes.uninstalling import Uninstalling
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
+from reprieve.kube.own_objects import DEPLOYMENTS, PART_OF
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
 from tests.chart.helm import ROOT

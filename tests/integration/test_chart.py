@@ -24,11 +24,11 @@ import yaml
 
 from kubeworld.units.clock import SystemClock
 from reprieve.api.crds import KUEUE_NAMES
-from reprieve.execution.writes.uninstalling import DEPLOYMENTS
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
+from reprieve.kube.own_objects import DEPLOYMENTS
 from reprieve.kube.resource import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DISRUPTIONS,

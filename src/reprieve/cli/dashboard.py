@@ -24,7 +24,7 @@ from kubeworld.units.clock import SystemClock
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option
 from reprieve.cli.options.keeping import keeping_options
 from reprieve.cli.sessions.opening import has_display, open_page
-from reprieve.cli.sessions.running_operator import operator_home
+from reprieve.cli.sessions.operator_home import operator_home
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import HttpWire, Transport

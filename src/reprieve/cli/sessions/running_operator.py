@@ -1,14 +1,12 @@
 """How the operator of a cluster is set, read from its Deployment and ConfigMaps.
 
 A caller who may read them gets the planes and settings that decide there, and need not repeat them;
-one who may not specifies them by the flags of `reprieve run`. Its Deployment is the one with
-the chart's label whose container runs `reprieve run`; an operator that runs as a process
+one who may not specifies them by the flags of `reprieve run`. An operator that runs as a process
 has its settings in a ConfigMap (`published_settings`).
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,26 +20,22 @@ from reprieve.cli.run import operator_options, run
 from reprieve.cli.sessions.published_settings import PublishedSettings, published_settings
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
-from reprieve.kube.reader import Reader
+from reprieve.kube.own_objects import operator_container, operator_deployments
 from reprieve.kube.resource import Resource
-from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.units.errors import UsageError
 from reprieve.whatif.deciders import Deciders
 
-__all__ = ["operator_home", "running_deciders"]
+__all__ = ["running_deciders"]
 
-_DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 _CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
-_SELECTOR: Final = "app.kubernetes.io/part-of=reprieve"
 _FILES: Final = ("config_file", "scheduler_config", "quota_config")
 
 
 async def running_deciders(client: Client) -> Deciders | None:
     """Return the planes of the operator that is installed, as it is set; None if not to be read."""
     try:
-        found = await client.list(_DEPLOYMENTS, dict, label_selector=_SELECTOR)
-        for deployment in found.items:
-            container = _operator_of(deployment)
+        for deployment in await operator_deployments(client):
+            container = operator_container(deployment)
             if container is not None:
                 return await _deciders(client, deployment, container)
         published = await published_settings(client)
@@ -49,25 +43,6 @@ async def running_deciders(client: Client) -> Deciders | None:
     except (ApiError, UsageError, click.UsageError, msgspec.ValidationError, msgspec.DecodeError):
         # Flags and what is installed decide then.
         return None
-
-
-async def operator_home(reader: Reader) -> str:
-    """Return the operator's namespace: that of the variable, else where an operator is found.
-
-    Where none is found, or may be read, the default of `reprieve run`.
-    """
-    named = os.environ.get(OPERATOR_VARIABLE, "").strip()
-    if named:
-        return named
-    try:
-        found = await reader.list(_DEPLOYMENTS, dict, label_selector=_SELECTOR)
-        homes = [each["metadata"]["namespace"] for each in found.items if _operator_of(each)]
-        if homes:
-            return str(min(homes))
-        published = await published_settings(reader)
-        return DEFAULT_NAMESPACE if published is None else published.namespace
-    except (ApiError, msgspec.ValidationError, msgspec.DecodeError):
-        return DEFAULT_NAMESPACE
 
 
 def _of_published(published: PublishedSettings) -> Deciders:
@@ -80,13 +55,6 @@ def _of_published(published: PublishedSettings) -> Deciders:
             given["config_file"] = Path(folder) / "config"
             given["config_file"].write_text(published.config, encoding="utf-8")
         return Deciders.of(operator_options(environment, **given))
-
-
-def _operator_of(deployment: Mapping[str, Any]) -> dict[str, Any] | None:
-    for container in deployment["spec"]["template"]["spec"].get("containers") or ():
-        if (container.get("args") or [""])[0] == "run":
-            return dict(container)
-    return None
 
 
 async def _deciders(

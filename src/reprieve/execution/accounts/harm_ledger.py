@@ -31,6 +31,7 @@ from reprieve.execution.accounts.harm_store import AGAIN, HarmSite, HarmStore, l
 from reprieve.execution.accounts.returns import Unit
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError, NotFound
+from reprieve.kube.own_objects import OURS
 from reprieve.kube.resource import CONFIG_MAPS
 from reprieve.records.harm_sums import (
     HARM_LABEL,
@@ -167,11 +168,7 @@ class HarmLedger(HarmStore):
             "metadata": {
                 "name": part_name(part.month, part.number),
                 "namespace": self._namespace,
-                "labels": {
-                    HARM_LABEL: "sums",
-                    MONTH: part.month,
-                    "app.kubernetes.io/part-of": "reprieve",
-                },
+                "labels": {HARM_LABEL: "sums", MONTH: part.month, **OURS},
             },
             "binaryData": data,
         }

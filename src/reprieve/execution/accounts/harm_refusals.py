@@ -17,6 +17,7 @@ from reprieve.engine.harm_budgets.reclaims import Refused
 from reprieve.execution.accounts.harm_store import HarmSite, HarmStore, log
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError, NotFound
+from reprieve.kube.own_objects import OURS
 from reprieve.kube.resource import CONFIG_MAPS
 
 __all__ = ["REFUSED", "HarmRefusals"]
@@ -68,7 +69,7 @@ class HarmRefusals(HarmStore):
             "metadata": {
                 "name": REFUSED,
                 "namespace": self._namespace,
-                "labels": {"app.kubernetes.io/part-of": "reprieve"},
+                "labels": dict(OURS),
             },
             "data": {_LINES: "\n".join(msgspec.json.encode(row).decode() for row in rows)},
         }

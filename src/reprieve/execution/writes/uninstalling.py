@@ -17,8 +17,8 @@ Source: specification of the quota plane, section 12.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
@@ -27,24 +27,21 @@ from reprieve.api.kueue import RESOURCE_IN_USE
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
+from reprieve.kube.own_objects import DEPLOYMENTS, OUR_SELECTOR, is_ours, operator_deployments
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS, Resource
 from reprieve.units.errors import ClusterError
 
 __all__ = [
     "CONFIGURATIONS",
-    "DEPLOYMENTS",
     "MANAGED",
-    "PART_OF",
     "Uninstalling",
     "operator_namespaces",
 ]
 
-DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 #: The finalizer and the label of pods that are queued by themselves.
 MANAGED: Final = "kueue.x-k8s.io/managed"
 #: Name of both webhook configurations.
 CONFIGURATIONS: Final = "reprieve-quota"
-PART_OF: Final = "app.kubernetes.io/part-of"
 _GROUP: Final = "kueue.x-k8s.io"
 _WEBHOOKS: Final = tuple(
     Resource("admissionregistration.k8s.io", "v1", f"{kind.lower()}s", kind, namespaced=False)
@@ -100,7 +97,7 @@ class Uninstalling:
 
     async def _stop_operator(self) -> None:
         """Scale the operator's Deployments to zero, and wait for the end of their pods."""
-        running = await _operators(self._client, self._namespace)
+        running = await operator_deployments(self._client, self._namespace)
         for deployment in running:
             name = deployment["metadata"]["name"]
             if deployment["spec"].get("replicas", 1):
@@ -146,9 +143,8 @@ class Uninstalling:
 
     async def _delete_tests(self) -> None:
         """Delete what `helm test` made and keeps for its log."""
-        selector = f"{PART_OF}=reprieve"
         page = await self._client.list(
-            PODS, dict, namespace=self._namespace, label_selector=selector
+            PODS, dict, namespace=self._namespace, label_selector=OUR_SELECTOR
         )
         for pod in page.items:
             metadata = pod["metadata"]
@@ -168,7 +164,7 @@ class Uninstalling:
                 crd: Json = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, "", name, dict)
             except NotFound:
                 continue
-            if (crd["metadata"].get("labels") or {}).get(PART_OF) != "reprieve":
+            if not is_ours(crd):
                 continue
             ours = True
             if not _converts(crd):
@@ -225,19 +221,7 @@ async def operator_namespaces(client: Client) -> list[str]:
     Raises:
         ApiError: they may not be listed in all namespaces, or cannot be.
     """
-    return sorted({each["metadata"]["namespace"] for each in await _operators(client, "")})
-
-
-async def _operators(client: Client, namespace: str) -> list[Json]:
-    """Return the operator's Deployments of a namespace, of all if it is empty."""
-    selector = f"{PART_OF}=reprieve"
-    found = await client.list(DEPLOYMENTS, dict, namespace=namespace, label_selector=selector)
-    return [each for each in found.items if _runs_operator(each)]
-
-
-def _runs_operator(deployment: Json) -> bool:
-    containers: Sequence[Any] = deployment["spec"]["template"]["spec"]["containers"]
-    return any((each.get("args") or [""])[0] == "run" for each in containers)
+    return sorted({each["metadata"]["namespace"] for each in await operator_deployments(client)})
 
 
 def _converts(crd: Json) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from reprieve.api.crds import KUEUE_NAMES
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
+from reprieve.kube.own_objects import OURS, is_ours
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.planes.quota.webhooks.reviews import Hook, Json
 
@@ -45,7 +46,6 @@ VALIDATING: Final = Resource(
 CONVERT: Final = "/convert"
 #: Name of both configurations.
 CONFIGURATIONS: Final = "reprieve-quota"
-PART_OF: Final = "app.kubernetes.io/part-of"
 _SECONDS: Final = 10
 
 
@@ -81,7 +81,7 @@ class Place:
 def configurations(name: str, hooks: Iterable[Hook], place: Place) -> tuple[Json, Json]:
     """Return the mutating and the validating configuration, both called `name`."""
     listed = list(hooks)
-    metadata: Json = {"name": name, "labels": {PART_OF: "reprieve"}}
+    metadata: Json = {"name": name, "labels": dict(OURS)}
     if place.annotations:
         metadata["annotations"] = dict(place.annotations)
     mutating, validating = (
@@ -134,7 +134,7 @@ async def _point(client: Client, name: str, place: Place) -> bool:
         crd: Json = await client.get(CUSTOM_RESOURCE_DEFINITIONS, "", name, dict)
     except NotFound:
         return False
-    if (crd["metadata"].get("labels") or {}).get(PART_OF) != "reprieve":
+    if not is_ours(crd):
         return False
     wanted = place.client_config(CONVERT)
     if (crd["spec"].get("conversion") or {}).get("strategy") == "Webhook":
