@@ -19,8 +19,12 @@ from tests.explain.stories import Story, answered
     [
         ("joob/train", "no kind 'joob' can be explained; nearest: job, "),
         ("configmap/train", "no kind 'configmap' can be explained; "),
-        ("pod/", "'pod/'; accepted: KIND/NAME, such as pod/train-3 or job/sweep-17"),
-        ("pod/a/b", "'pod/a/b'; accepted: KIND/NAME"),
+        (
+            "pod/",
+            "'pod/'; accepted: KIND/NAME or KIND/NAMESPACE/NAME, such as pod/train-3 ",
+        ),
+        ("pod//b", "'pod//b'; accepted: KIND/NAME"),
+        ("pod/a/b/c", "'pod/a/b/c'; accepted: KIND/NAME"),
     ],
 )
 def test_an_unknown_kind_is_answered_with_the_nearest(asked: str, said: str) -> None:

@@ -160,8 +160,47 @@ def test_a_kind_and_a_name_may_be_two_words(site: Site) -> None:
     refused = site.ask("pod", "waits", "secret-project", "-n", "mine")
     assert isinstance(refused.exception, UsageError)
     assert str(refused.exception) == (
-        "'pod waits secret-project'; accepted: KIND/NAME, or KIND NAME, of one object"
+        "'pod waits secret-project'; accepted: KIND/NAME..., or KIND NAME"
     )
+
+
+def test_several_are_answered_from_one_decision_each_as_it_is_alone(site: Site) -> None:
+    alone = json.loads(site.ask("pod/mine/waits", "-o", "json").output)
+    told = site.ask("pod/mine/waits", "pod/rivals-of-mine/secret-project", "-o", "jsonl")
+    assert told.exception is None, told
+    waits, runs = (json.loads(each) for each in told.output.splitlines())
+
+    assert (waits["complete"], runs["complete"]) == (True, True)
+    assert waits["answer"]["verdict"] == alone["verdict"]
+    assert waits["answer"]["nextSteps"] == alone["nextSteps"]
+    assert waits["answer"]["waiting"]["why"].casefold() in alone["verdict"].casefold()
+    assert runs["answer"]["state"] == "Runs"
+
+
+def test_one_of_several_without_an_answer_leaves_the_others_theirs(site: Site) -> None:
+    told = site.ask("pod/absent", "pod/waits", "-n", "mine", "-o", "jsonl")
+    absent, waits = (json.loads(each) for each in told.output.splitlines())
+
+    assert absent == {
+        "subject": "pod/absent",
+        "error": "no Pod 'absent' in namespace 'mine'; accepted: waits",
+    }
+    assert waits["answer"]["state"] == "Waits"
+    assert str(told.exception) == "1 of 2 objects are not answered"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-o", "yaml"), "-o: 'yaml'; accepted of several objects: text, jsonl"),
+        (("--from", "x"), "--from is for one object; 2 are named"),
+        (("-n", "b"), "-n b: pod/a/x names another namespace; accepted: one of the two"),
+    ],
+)
+def test_what_is_not_for_several_is_refused(
+    site: Site, arguments: tuple[str, ...], said: str
+) -> None:
+    assert str(site.ask("pod/a/x", "pod/y", *arguments).exception) == said
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(site: Site) -> None:

@@ -13,7 +13,7 @@ from kubeworld.units.instants import parse_instant
 from reprieve.cli.texts.narrator import Narrator
 from reprieve.scenarios.demo.cast import GPU, Pace, demo_scenario, furniture, gang, queued_job
 from reprieve.scenarios.demo.director import Director
-from reprieve.scenarios.demo.expiry import remove_old
+from reprieve.scenarios.demo.expiry import remove_beyond, remove_old
 from reprieve.scenarios.demo.stories import STORIES
 from reprieve.scenarios.observer import Observer
 from tests.virtual_time import LoopClock
@@ -86,6 +86,28 @@ async def test_events_that_were_not_seen_for_long_are_deleted() -> None:
     assert sorted(Objects.deleted) == [("events", "a", "old"), ("events", "a", "undated")]
 
 
+async def test_of_what_is_over_the_newest_stay_and_all_that_is_not_over() -> None:
+    class Objects:
+        deleted: ClassVar[list[str]] = []
+
+        async def delete(self, resource: str, namespace: str, name: str) -> None:
+            self.deleted.append(name)
+            observer.drop(resource, {"metadata": {"namespace": namespace, "name": name}})
+
+    observer = Observer(LoopClock())
+    for number, phase in enumerate(("Planned", "Completed", "Abandoned", "Completed", "Evicting")):
+        made = f"2026-11-23T12:00:0{9 - number}Z"
+        metadata = {"namespace": "a", "name": f"p{number}", "creationTimestamp": made}
+        observer.apply("preemptions", {"metadata": metadata, "status": {"phase": phase}})
+    stage = cast("Any", SimpleNamespace(observer=observer, objects=Objects()))
+
+    over = ("Completed", "Abandoned")
+    assert await remove_beyond(stage, "preemptions", 3, over) == 0
+    assert await remove_beyond(stage, "preemptions", 1, over) == 2
+    assert Objects.deleted == ["p3", "p2"]
+    assert await remove_beyond(stage, "preemptions", 1, over) == 0
+
+
 async def test_a_silence_of_five_seconds_is_broken() -> None:
     clock, lines = LoopClock(), list[str]()
     narrator = Narrator(clock, lines.append)
@@ -106,7 +128,7 @@ async def test_what_is_pending_beyond_the_bound_is_withdrawn_the_oldest_first() 
     class Objects:
         deleted: ClassVar[list[tuple[str, str]]] = []
 
-        def resource_named(self, kind: str) -> str:
+        def resource_of(self, _: str, kind: str) -> str:
             return kind
 
         async def delete(self, resource: str, namespace: str, name: str) -> None:
@@ -138,9 +160,6 @@ async def test_a_request_without_an_answer_is_repeated_and_does_not_end_the_demo
             self.held: dict[str, dict[str, Any]] = {}
 
         def resource_of(self, _: str, kind: str) -> str:
-            return kind
-
-        def resource_named(self, kind: str) -> str:
             return kind
 
         def fail(self, what: str) -> None:
@@ -178,11 +197,8 @@ async def test_what_has_ended_is_deleted_and_what_is_being_created_is_kept() -> 
     clearing: list[Director] = []
 
     class Objects:
-        def resource_of(self, _: str, kind: str) -> str:
-            return kind
-
-        def resource_named(self, kind: str) -> str:
-            return kind
+        def resource_of(self, version: str, kind: str) -> str:
+            return kind if kind != "PodGroup" else f"{kind} of {version}"
 
         async def create(self, kind: str, obj: dict[str, Any]) -> None:
             await clearing[0].clear()  # as the other half of the demo may at any time
@@ -214,4 +230,5 @@ async def test_what_has_ended_is_deleted_and_what_is_being_created_is_kept() -> 
     await found.clear()
     assert deleted == [("Job", "a")]
     await found.clear()
-    assert deleted == [("Job", "a"), ("PodGroup", "eval")] and held == {}
+    groups = "PodGroup of scheduling.k8s.io/v1beta1"  # other APIs have groups of that kind, too
+    assert deleted == [("Job", "a"), (groups, "eval")] and held == {}

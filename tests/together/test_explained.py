@@ -24,7 +24,7 @@ async def explained(cluster: Site, name: str, namespace: str) -> Answer:
         asked_of(name),
         namespace,
         operator_namespace="kaiwo-system",
-        diagnose=PlanesOfCluster(cluster.client, clock, namespace),
+        diagnose=PlanesOfCluster(cluster.client, clock, [namespace]),
     )
 
 

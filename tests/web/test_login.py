@@ -7,6 +7,7 @@ import ipaddress
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubeworld.units.clock import SystemClock
@@ -263,6 +264,29 @@ async def test_namespaces_are_asked_about_when_they_are_named_and_not_otherwise(
     assert await rights.viewer(_ANN, ["b"]) == Viewer(False, frozenset({"a", "b"}))
     assert await rights.viewer(_ANN, []) == Viewer(False, frozenset({"a", "b"}))
     assert authority.asked == {"*": 1, "a": 1, "x": 1, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "cost"),
+    [
+        ("system:serviceaccount:a:ann", {"a"}, {"*": 1, "a": 1}),
+        ("system:serviceaccount:b:ann", set(), {"*": 1, "b": 1}),
+        ("system:serviceaccount:a", set(), {"*": 1}),
+        ("a:ann", set(), {"*": 1}),
+    ],
+)
+async def test_a_service_account_begins_with_its_own_namespace_if_it_may_see_that(
+    name: str, seen: set[str], cost: dict[str, int]
+) -> None:
+    authority, clock = Authority(rights={name: {"a"}}), SetClock()
+    rights, identity = (
+        _rights(authority, clock),
+        Identity(name, msgspec.json.encode({"user": name})),
+    )
+
+    assert await rights.viewer(identity, []) == Viewer(False, frozenset(seen))
+    assert await rights.viewer(identity, []) == Viewer(False, frozenset(seen))
+    assert authority.asked == cost
 
 
 async def test_fifty_namespaces_are_named_at_most_and_twenty_new_ones_a_minute() -> None:

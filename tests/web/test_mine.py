@@ -6,7 +6,9 @@ import msgspec
 
 from kubeworld.units.durations import HOUR
 from kubeworld.units.instants import Nanos
+from reprieve.web.live.watching import Key
 from reprieve.web.pages import mine
+from reprieve.web.server.mirrored import MirroredCluster
 from reprieve.web.tables import Viewer
 from tests.web.cluster import (
     GPU,
@@ -36,6 +38,19 @@ def test_a_tenant_reads_use_of_his_queue_from_its_status_alone() -> None:
     (queue,) = rows(page, "queues")
     assert (queue["queue"], queue["namespace"], queue["resource"]) == ("main", "team-a", GPU)
     assert (queue["used"], queue["reserved"], queue["nominal"]) == (6, 6, None)
+
+
+async def test_a_namespace_that_is_named_and_not_seen_is_stated_and_not_shown_as_empty() -> None:
+    cluster = MirroredCluster(mirror(local_queue("team-a", "cq", used=6)))
+
+    def denied(*named: str) -> object:
+        page = cluster.page(Key.of("mine", {"ns": named}, TENANT), START)
+        return page.values.get("denied"), len(rows(page, "queues"))
+
+    assert denied("team-a") == (None, 1)
+    assert denied() == (None, 1)
+    assert denied("team-a", "team-b", "absent") == (["absent", "team-b"], 1)
+    assert denied("team-b") == (["team-b"], 0)
 
 
 def test_quota_is_told_of_a_queue_that_nobody_else_uses() -> None:

@@ -20,14 +20,16 @@ import pytest
 from kubeworld.units.durations import SECOND
 from reprieve.kube.credentials import Connection, Headers
 from reprieve.telemetry.connections import Limits
+from reprieve.units.errors import UsageError
 from reprieve.web.live.differences import begun
 from reprieve.web.server.assets import load_assets
 from reprieve.web.server.door import Unauthenticated, Visit
 from reprieve.web.server.downloads import csv_of, json_of
-from reprieve.web.server.explaining import Explanations
+from reprieve.web.server.explaining import MOST_ROWS, Explanations, RowExplanations
 from reprieve.web.server.local import LocalDoor
 from reprieve.web.server.planning import Plans, as_viewer, with_kubeconfig
 from reprieve.web.tables import Cell, Column, Kind, Page, Table, Viewer
+from tests.web.authority import SetClock
 from tests.web.reading import Browser
 from tests.web.serving import TOKEN, Served, serving
 from tests.web.stand_in import StandIn
@@ -531,6 +533,51 @@ async def test_what_fails_before_the_first_line_is_answered_as_an_error() -> Non
         path = f"{served.address}/api/explain/job/team-a/train"
         async with served.client.get(path, headers=_LINES) as response:
             assert (response.status, await response.json()) == (400, {"error": "no job"})
+
+
+def _rows(program: str, clock: SetClock) -> RowExplanations:
+    return RowExplanations(with_kubeconfig("/k", None), clock, (sys.executable, "-c", program))
+
+
+_PRINTED: Final = "import json, sys; print(json.dumps(sys.argv[1:]))"
+
+
+async def _lines(rows: RowExplanations, *units: str, viewer: Viewer) -> list[Any]:
+    return [json.loads(each) async for each in rows.watch(units, Visit("ann", viewer))]
+
+
+async def test_rows_are_explained_in_one_query_of_what_the_viewer_sees() -> None:
+    viewer = Viewer(False, frozenset({"a"}))
+    units = ("job/a/x", "job/foreign/y", "pod/a/z")
+    answer = await _lines(_rows(_PRINTED, SetClock()), *units, viewer=viewer)
+    assert answer == [["job/a/x", "pod/a/z", "-o", "jsonl", "--kubeconfig", "/k"]]
+
+
+async def test_a_pause_follows_each_query_of_rows_whoever_makes_the_next() -> None:
+    clock, everything = SetClock(), Viewer(sees_all=True)
+    rows = _rows(_PRINTED, clock)
+    first = rows.watch(["job/a/x"], Visit("ann", everything))
+    assert b"job/a/x" in await anext(first)
+    # It still works, for 2 s so far.
+    clock.now += 2 * SECOND
+    assert await _lines(rows, "job/a/y", viewer=everything) == [{"again": 1}]
+    await first.aclose()
+
+    assert await _lines(rows, "job/a/y", viewer=everything) == [{"again": 18}]
+    clock.now += 17 * SECOND
+    assert await _lines(rows, "job/a/y", viewer=everything) == [{"again": 1}]
+    clock.now += SECOND
+    assert len(await _lines(rows, "job/a/y", viewer=everything)) == 1
+    assert await _lines(rows, "job/a/y", viewer=everything) == [{"again": 10}]
+
+
+@pytest.mark.parametrize(
+    "units", [(), ("job/x",), ("--all/a/x",), ("job/-n/x",), ("job/a/x",) * (MOST_ROWS + 1)]
+)
+async def test_rows_that_cannot_be_explained_are_asked_of_nobody(units: tuple[str, ...]) -> None:
+    rows = _rows("raise SystemExit(1)", SetClock())
+    with pytest.raises(UsageError, match="accepted: 1 to 60 times unit=KIND/NAMESPACE/NAME"):
+        await _lines(rows, *units, viewer=Viewer(sees_all=True))
 
 
 def _ends(process: int) -> bool:

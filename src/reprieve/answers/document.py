@@ -92,6 +92,7 @@ class Demand(_Struct, frozen=True):
 class Waiting(_Struct, frozen=True):
     """Why it waits: the plane whose question it is, a word of the closed list, what is reported.
 
+    `why`: the cause in words, as the verdict states it. `message`: what its objects report.
     `lacks`: in base units, by resource. `refused`: how many who could be preempted stay, by rule.
     `filters`: how many nodes each filter refused. `earliest`: when it may start at the earliest.
     `estimate`: when it starts at the latest; `idle`: why no idle work is preempted for it.
@@ -100,6 +101,7 @@ class Waiting(_Struct, frozen=True):
 
     plane: str
     reason: str
+    why: str = ""
     message: str = ""
     since: str = ""
     lacks: dict[str, int] = {}

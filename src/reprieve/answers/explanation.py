@@ -218,6 +218,7 @@ def _waiting(found: Findings, diagnosis: Diagnosis | None) -> Waiting | None:
     return Waiting(
         plane=str(diagnosis.plane if diagnosis else reported.plane),
         reason=str(diagnosis.reason) if diagnosis else "",
+        why=_why(found, diagnosis),
         message=named(found.unit, reported.message),
         since=format_instant(reported.since) if reported.since is not None else "",
         lacks=lacks,

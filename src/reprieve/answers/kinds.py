@@ -74,10 +74,14 @@ _NEAREST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a user queries: where it may be served, the first place first, and its name."""
+    """What a user queries: where it may be served, the first place first, and its name.
+
+    `namespace`: the one that the query names, empty for that of the command.
+    """
 
     resources: tuple[Resource, ...]
     name: str
+    namespace: str = ""
 
     @property
     def kind(self) -> str:
@@ -86,14 +90,17 @@ class Asked:
 
 
 def asked_of(text: str) -> Asked:
-    """Return what `KIND/NAME` refers to.
+    """Return what `KIND/NAME` or `KIND/NAMESPACE/NAME` refers to.
 
     Raises:
         UsageError: no such kind, or no name.
     """
-    kind, _, name = text.partition("/")
-    if not name or "/" in name:
-        raise UsageError(f"{text!r}; accepted: KIND/NAME, such as pod/train-3 or job/sweep-17")
+    kind, *named = text.split("/")
+    if len(named) not in (1, 2) or not all(named):
+        raise UsageError(
+            f"{text!r}; accepted: KIND/NAME or KIND/NAMESPACE/NAME, such as pod/train-3 or "
+            "job/team-a/sweep-17"
+        )
     known = _by_name()
     wanted = kind.lower()
     found = known.get(_SHORT.get(wanted, wanted))
@@ -102,7 +109,7 @@ def asked_of(text: str) -> Asked:
             wanted, {resource.kind.lower() for each in known.values() for resource in each}
         )
         raise UsageError(f"no kind {kind!r} can be explained; {near}")
-    return Asked(found, name)
+    return Asked(found, named[-1], *named[:-1])
 
 
 def spelled() -> list[str]:

@@ -6,7 +6,7 @@ and notes what the caller may not read, which is stated before the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -19,7 +19,15 @@ from reprieve.kube.reader import Reader
 from reprieve.kube.resource import Resource
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 
-__all__ = ["ClusterSource", "Json", "MemorySource", "Reading", "SnapshotSource", "Source"]
+__all__ = [
+    "ClusterSource",
+    "Json",
+    "MemorySource",
+    "OnceSource",
+    "Reading",
+    "SnapshotSource",
+    "Source",
+]
 
 Json = dict[str, Any]
 
@@ -90,6 +98,48 @@ class ClusterSource:
             return await self._mapper.resource_for(api_version, kind)
         except NotServed:
             return None
+
+
+class OnceSource:
+    """Another source, for several answers: what was read or refused is not read again."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._read: dict[tuple[object, ...], Any] = {}
+
+    @property
+    def now(self) -> Nanos:
+        """That of the source."""
+        return self._source.now
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Json | None:
+        """Read an object."""
+        key = ("get", resource, namespace, name)
+        found: Json | None = await self._once(key, self._source.get, resource, namespace, name)
+        return found
+
+    async def list(self, resource: Resource, namespace: str) -> list[Json] | None:
+        """List objects."""
+        key = ("list", resource, namespace)
+        found: list[Json] | None = await self._once(key, self._source.list, resource, namespace)
+        return found
+
+    async def resource_for(self, api_version: str, kind: str) -> Resource | None:
+        """Look a kind up."""
+        return await self._source.resource_for(api_version, kind)
+
+    async def _once(
+        self, key: tuple[object, ...], read: Callable[..., Awaitable[Any]], *given: object
+    ) -> Any:
+        if key not in self._read:
+            try:
+                self._read[key] = await read(*given)
+            except Forbidden as refusal:
+                self._read[key] = refusal
+        found = self._read[key]
+        if isinstance(found, Forbidden):
+            raise found.with_traceback(None)
+        return found
 
 
 class MemorySource:

@@ -26,7 +26,12 @@ from reprieve.answers.preemptions.past import answer_of_past
 from reprieve.answers.sources import ClusterSource, SnapshotSource
 from reprieve.answers.unit import Unit
 from reprieve.cli.options.cluster_options import context_option, kubeconfig_option, namespace_option
-from reprieve.cli.options.explain_options import Options, partial_line, print_document
+from reprieve.cli.options.explain_options import (
+    Options,
+    partial_line,
+    print_document,
+    within,
+)
 from reprieve.cli.options.live_names import subjects
 from reprieve.cli.options.operator_option import OPERATOR_VARIABLE
 from reprieve.cli.sessions.reading import reading_client
@@ -47,7 +52,10 @@ _DECIDING: Final = "deciding on a copy of the cluster"
 
 @click.command()
 @click.argument(
-    "words", nargs=-1, metavar="[KIND/NAME | KIND NAME | PREEMPTION]", shell_complete=subjects
+    "words",
+    nargs=-1,
+    metavar="[KIND/[NAMESPACE/]NAME... | KIND NAME | PREEMPTION]",
+    shell_complete=subjects,
 )
 @namespace_option(
     "Where it is; default: that of the kubeconfig's context. Of a preemption: "
@@ -121,6 +129,7 @@ def explain(
     KIND/NAME, or KIND NAME: a pod, a job of any kind that is queued, a podgroup, workload,
     gpuworkload or preemption, such as pod/train-3 or job/sweep-17. A name alone is that of a
     preemption, whose decision is made again; exits 1 when that does not give the recorded plan.
+    Of several KIND/NAME that wait the cluster is read and decided about once.
     """
     relax_collector()
     if form not in _FORMS:
@@ -143,21 +152,31 @@ def explain(
             "--as-of and --decision-log belong together; accepted: both, as the past is read from "
             "the log"
         )
+    if len(words) > 1 and all("/" in each for each in words):
+        from reprieve.cli.explain_several import explain_several
+
+        explain_several(words, options)
+    else:
+        _explain_one(words, options)
+
+
+def _explain_one(words: tuple[str, ...], options: Options) -> None:
     if len(words) > 2:
-        raise UsageError(f"{' '.join(words)!r}; accepted: KIND/NAME, or KIND NAME, of one object")
+        raise UsageError(f"{' '.join(words)!r}; accepted: KIND/NAME..., or KIND NAME")
     subject = "/".join(words) or None
     asked = asked_of(subject) if subject is not None and "/" in subject else None
+    options = within(options, asked)
     if asked is not None and asked.resources != (PREEMPTIONS,):
-        for given, name in ((workload, "--workload"), (filename, "-f")):
+        for given, name in ((options.workload, "--workload"), (options.filename, "-f")):
             if given is not None:
                 raise UsageError(f"{name} is for preemptions; {subject} is a {asked.kind}")
-        find = _of_cluster if stored is None else _of_snapshot
-        find = find if decision_log is None else _of_past
+        find = _of_cluster if options.stored is None else _of_snapshot
+        find = find if options.decision_log is None else _of_past
         with Progress.on_terminal() as progress:
             found = asyncio.run(find(asked, options, progress))
         _print(found, options)
         return
-    if decision_log is not None:
+    if options.decision_log is not None:
         raise UsageError("--as-of is about KIND/NAME that waited, such as job/train")
     from reprieve.cli.explain_record import explain_record
 
@@ -179,7 +198,7 @@ async def _of_cluster(asked: Asked, options: Options, progress: Progress) -> Ans
         progress(_DECIDING)
         from reprieve.cli.sessions.asking_planes import PlanesOfCluster
 
-        return await PlanesOfCluster(client, clock, namespace, partial.decided)(unit, plane)
+        return await PlanesOfCluster(client, clock, [namespace], partial.decided)(unit, plane)
 
     try:
         return await answer(

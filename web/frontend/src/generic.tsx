@@ -9,7 +9,7 @@ import type { PageState } from "./topic_state.ts";
 import { type Json, isObject } from "./wire.ts";
 
 /** Values that every page has, for the frame around it. */
-const FRAME = new Set(["resource", "resources", "cluster", "namespaces", "command", "commands"]);
+const FRAME = new Set(["resource", "resources", "cluster", "namespaces", "command", "commands", "denied"]);
 
 /** All values and tables of a page but those that its view has shown. */
 export function Rest({ state, shown }: { state: PageState; shown: string[] }): JSX.Element {

@@ -8,6 +8,7 @@ import { KeysDialog, keysShown } from "./keys.tsx";
 import type { Status } from "./live.ts";
 import { logout } from "./session.ts";
 import { PAGES } from "./site.ts";
+import { Notice } from "./parts.tsx";
 import { Tour } from "./tour.tsx";
 import { theme, toggleTheme } from "./theme.ts";
 import { second } from "./clock.ts";
@@ -28,6 +29,11 @@ interface ShellProps {
 export function Shell({ session, status, state, children }: ShellProps): JSX.Element {
   const { page } = address.value;
   const here = WITHIN[page] ?? page;
+  const named = address.value.query.getAll("ns");
+  const denied = ((state?.values["denied"] as Json[] | undefined) ?? []).map(textOf);
+  // A page of nothing would claim that there are no queues and no work.
+  const nothing = FILTERED.has(page) && session.namespaces !== null
+    && (named.length ? denied.length === named.length : !session.namespaces.length);
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => {
@@ -61,17 +67,46 @@ export function Shell({ session, status, state, children }: ShellProps): JSX.Ele
         </div>
       </header>
       <main id="main" tabIndex={-1}>
-        {session.namespaces && !address.value.query.has("ns") && FILTERED.has(page) && (
-          <p class="unseen">
-            You see the work of {session.namespaces.length ? session.namespaces.join(", ") : "no namespace yet"}; another namespace is shown, where you may
-            see it, once it is named above.
-          </p>
-        )}
+        <Seen session={session} denied={denied} filtered={FILTERED.has(page)} />
         {session.home !== undefined && state && <Tour page={page} />}
-        {children}
+        {nothing ? <YourNamespace denied={denied} /> : children}
       </main>
       <KeysDialog />
     </>
+  );
+}
+
+/** Whose work is shown to who sees a part of the cluster, and what of the named is not. */
+function Seen({ session, denied, filtered }: { session: Session; denied: string[]; filtered: boolean }): JSX.Element | null {
+  const named = address.value.query.getAll("ns");
+  if (!filtered || !session.namespaces) return null;
+  if (denied.length && denied.length < named.length) {
+    return <p class="unseen">Not shown: {denied.join(", ")}. You may not list pods there, or there is no such namespace.</p>;
+  }
+  if (named.length || !session.namespaces.length) return null;
+  return (
+    <p class="unseen">
+      You see the work of {session.namespaces.join(", ")}; another namespace is shown, where you may see it, once it is named above.
+    </p>
+  );
+}
+
+/** Asks for a namespace, where none is named that the viewer sees. */
+function YourNamespace({ denied }: { denied: string[] }): JSX.Element {
+  const show = (event: SubmitEvent): void => {
+    event.preventDefault();
+    const wanted = String(new FormData(event.currentTarget as HTMLFormElement).get("namespace") ?? "").trim();
+    if (wanted) setQuery("ns", [wanted]);
+  };
+  return (
+    <Notice title="Which namespace is yours?">
+      {denied.length > 0 && <p role="alert">You may not list pods in {denied.join(", ")}, or there is no such namespace.</p>}
+      <p>This page shows the work of namespaces in which you may list pods: your queues, what runs, what waits and why, and what was preempted.</p>
+      <form class="asked" onSubmit={show}>
+        <label>Your namespace <input name="namespace" autocomplete="off" spellcheck={false} required /></label>{" "}
+        <button type="submit">Show</button>
+      </form>
+    </Notice>
   );
 }
 

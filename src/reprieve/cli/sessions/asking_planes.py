@@ -6,9 +6,10 @@ was evicted, or about an object that no plane decides about, does not wait for t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from time import process_time
+from typing import NamedTuple
 
 from kubeworld.units.clock import Clock
 from reprieve.answers.decided import Decided
@@ -21,7 +22,8 @@ from reprieve.engine.plan import Plane
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
 from reprieve.whatif.copy.lists import gather
-from reprieve.whatif.happened import Undecided
+from reprieve.whatif.deciders import Deciders
+from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.questions.beside import affordable
 from reprieve.whatif.run import decided
 from reprieve.whatif.snapshots.snapshot import Snapshot
@@ -29,29 +31,53 @@ from reprieve.whatif.snapshots.snapshot import Snapshot
 __all__ = ["PlanesOfCluster", "planes_of_snapshot", "read_snapshot"]
 
 
+class _Made(NamedTuple):
+    """A run of the planes; `asking`: how long further questions may last, in seconds."""
+
+    run: Run
+    deciders: Deciders
+    asking: float
+
+
 @dataclass(frozen=True, slots=True)
 class PlanesOfCluster:
-    """Has the planes decide on a copy of what the caller may read."""
+    """Has the planes decide on a copy of what the caller may read, which is read once.
+
+    `namespaces`: where to look if not all may be listed. Without `estimated` the cluster is not
+    decided about again for when a unit starts.
+    """
 
     client: Client
     clock: Clock
-    namespace: str
+    namespaces: Collection[str]
     report: Callable[[Decided], None] = lambda decided: None
+    estimated: bool = True
+    # What was decided, by the schedulers whose pods are placed.
+    _made: dict[tuple[str, ...], _Made | Decided] = field(default_factory=dict)
 
     async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
         """Return their diagnosis of a unit; None where they cannot decide here."""
         names = schedulers_of(unit)
+        if names not in self._made:
+            self._made[names] = await self._decide(names)
+        made = self._made[names]
+        if isinstance(made, Decided):
+            return made
+        asking = made.asking if self.estimated else 0.0
+        return await asked_of_planes(
+            unit, made.run, plane, made.deciders, asking, self.client, self.report
+        )
+
+    async def _decide(self, names: tuple[str, ...]) -> _Made | Decided:
+        """Return what the planes decide about the cluster as it is, or why they cannot."""
         try:
             operator = await running_deciders(self.client)
             kinds = (operator or deciders_of(None, names, {})).kinds()
-            snapshot = await gather(self.client, kinds, self.clock, namespaces=[self.namespace])
+            snapshot = await gather(self.client, kinds, self.clock, namespaces=self.namespaces)
             deciders = operator or installed_deciders(snapshot, names, {})
             since = process_time()
             run = await decided(self.client, snapshot, deciders)
-            asking = affordable(process_time() - since)
-            return await asked_of_planes(
-                unit, run, plane, deciders, asking, self.client, self.report
-            )
+            return _Made(run, deciders, affordable(process_time() - since))
         except (Forbidden, Undecided) as failure:
             return Decided(self.clock.wall(), notes=(f"The planes cannot decide: {failure}.",))
 

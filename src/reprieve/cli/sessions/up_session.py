@@ -32,7 +32,7 @@ from reprieve.cli.texts.narrator import Narrator
 from reprieve.scenarios.creating import create_or_update
 from reprieve.scenarios.demo.cast import Pace
 from reprieve.scenarios.demo.director import Director
-from reprieve.scenarios.demo.expiry import expire_events
+from reprieve.scenarios.demo.expiry import expire
 from reprieve.scenarios.demo.stories import play_demo
 from reprieve.scenarios.demo.trainings import Trainings
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
@@ -213,7 +213,7 @@ class UpSession:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(narrator.keep_company(director.status))
             tasks.create_task(play_demo(director))
-            tasks.create_task(expire_events(stage))
+            tasks.create_task(expire(stage))
             tasks.create_task(trainings.run())
         raise AssertionError("the demo continues until it is cancelled")
 

@@ -19,6 +19,7 @@ from reprieve.scenarios.model import NodeSpec, Scenario
 
 __all__ = [
     "GPU",
+    "GROUP_VERSION",
     "GUARDED",
     "LABS",
     "PLATFORM",
@@ -35,6 +36,7 @@ __all__ = [
 
 Object = dict[str, Any]
 GPU: Final = "amd.com/gpu"
+GROUP_VERSION: Final = "scheduling.k8s.io/v1beta1"
 QUEUED: Final = ("research", "vision", "speech")
 PLATFORM: Final = "platform"
 #: Teams whose jobs request notice of their eviction, and save then.
@@ -197,7 +199,7 @@ def plain_job(name: str, pods: int, gpus: int, level: str, lasts: str) -> Object
 def gang(name: str, pods: int, gpus: int, lasts: str) -> Iterator[Object]:
     """Yield a PodGroup that starts as a whole, and its pods."""
     policy = {"schedulingPolicy": {"gang": {"minCount": pods}}, "priorityClassName": "urgent"}
-    group = _named("scheduling.k8s.io/v1beta1", "PodGroup", name, spec=policy)
+    group = _named(GROUP_VERSION, "PodGroup", name, spec=policy)
     group["metadata"]["namespace"] = PLATFORM
     yield group
     for number in range(pods):

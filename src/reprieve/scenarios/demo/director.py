@@ -16,7 +16,7 @@ from kubelocal.machines.objects import Unanswered
 from kubeworld.objects.pods import is_over
 from kubeworld.units.durations import SECOND
 from reprieve.scenarios.creating import create_or_update
-from reprieve.scenarios.demo.cast import GPU, PLATFORM, Pace, furniture
+from reprieve.scenarios.demo.cast import GPU, GROUP_VERSION, PLATFORM, Pace, furniture
 from reprieve.scenarios.observer import WORKLOADS
 from reprieve.scenarios.stage import Stage
 from reprieve.units.counts import counted
@@ -28,6 +28,7 @@ T = TypeVar("T")
 _HELD: Final = ("PreemptionLoop", "PreemptionPairHeld")
 _DISRUPTIONS: Final = "disruptions.reprieve.dev"
 _OVER: Final = ("Complete", "Failed")
+_VERSIONS: Final = {"Job": "batch/v1", "Pod": "v1", "PodGroup": GROUP_VERSION}
 _NAMED: Final = 3  # jobs that are withdrawn
 
 
@@ -91,7 +92,8 @@ class Director:
     async def end(self, kind: str, namespace: str, name: str) -> None:
         """Delete an object; one that is deleted already is no error."""
         self._jobs.pop((namespace, name), None)
-        resource = self.stage.objects.resource_named(kind)
+        # Several groups serve a PodGroup: those of the others are not there.
+        resource = self.stage.objects.resource_of(_VERSIONS[kind], kind)
         if resource is not None:
             delete = partial(self.stage.objects.delete, resource, namespace, name)
             await self._answered(delete)

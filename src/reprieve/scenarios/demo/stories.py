@@ -43,7 +43,7 @@ async def borrow_and_reclaim(director: Director) -> None:
     director.say(f"{borrower} submits 7 jobs of 8 GPUs: 20 are its own, 36 it borrows")
     lasts = director.pace.text(75)
     await director.submit(*(queued_job(borrower, each, 2, 4, "batch", lasts) for each in sweeps))
-    await director.until(lambda: director.running(borrower, "sweep") >= 10, _PATIENCE)
+    await director.until(lambda: director.running(borrower, "sweep") >= 10, 2 * _PATIENCE)
     await director.rest(6)
     before = director.preempted(borrower)
     train = director.numbered("train")

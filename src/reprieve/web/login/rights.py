@@ -1,9 +1,10 @@
 """What a user may see, queried and never enumerated.
 
 A user who may list pods in all namespaces sees everything. Any other user sees the namespaces that
-they named, at most 50, each of which is queried once: as many as are named, and not as many as the
-cluster has. Answers hold for 60 s. Of namespaces that a user has not named before, 20 are queried
-in a minute, so that the page is no way to query the API server for all of them.
+they named, at most 50, and that of their own ServiceAccount. Each of them is queried once: as many
+as are named, and not as many as the cluster has. Answers hold for 60 s. Of namespaces that a user
+has not named before, 20 are queried in a minute, so that the page is no way to query the API server
+for all of them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _KEPT: Final = 1024  # users
 _REMEMBERED: Final = 200  # namespaces of one user
 _LONGEST: Final = 63
 _ALL: Final = ""
+_ACCOUNT: Final = "system:serviceaccount:"
 
 
 class _Answer(NamedTuple):
@@ -84,7 +86,8 @@ class Rights:
                 return Viewer(sees_all=True)
             before = [each for each, answer in user.answers.items() if each and answer.allowed]
             # Those named now come first: of the others the ones that were named last.
-            rest = [each for each in reversed(before) if each not in wanted]
+            known = dict.fromkeys((*reversed(before), *_own(identity)))
+            rest = [each for each in known if each not in wanted]
             shown = [*sorted(wanted), *rest[: MOST_NAMESPACES - len(wanted)]]
             refused = self._admit(user, [each for each in shown if each not in user.answers])
             await self._ask(identity, user, [each for each in shown if each not in refused], age)
@@ -128,3 +131,10 @@ class Rights:
         while len(self._users) > _KEPT:
             self._users.popitem(last=False)
         return user
+
+
+def _own(identity: Identity) -> tuple[str, ...]:
+    """Return the namespace of a ServiceAccount; other users have none that is their own."""
+    account = identity.name.removeprefix(_ACCOUNT)
+    namespace, named, _ = account.partition(":")
+    return (namespace,) if named and account != identity.name else ()

@@ -28,8 +28,7 @@ from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.queues import LocalQueueRecord
 from reprieve.web.mirror.sums import UnitSum
 from reprieve.web.pages.asked import Asked, asked_of, rank_of, whole
-from reprieve.web.pages.helping import Figures, figures_of, what_helps
-from reprieve.web.pages.waiters import Waiter, waiters
+from reprieve.web.pages.waiters import Waiter, waiters, what_helps
 from reprieve.web.records.called import called, masking_of
 from reprieve.web.records.masking import address_of
 from reprieve.web.tables import Cell, Column, Kind, Page, Parameters, Table, Viewer, seconds
@@ -106,7 +105,6 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
         InvalidParameter: as of `asked_of`.
     """
     asked = asked_of(mirror, parameters, viewer)
-    figures = figures_of(mirror, viewer)
     waiting = {each.unit: each for each in waiters(mirror, viewer, asked)}
     running = dict(_running(mirror, viewer, asked))
     preempted = dict(_preempted(mirror, viewer, asked, waiting, at))
@@ -128,9 +126,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
             "told": Table(_REPORTED, dict(_reported(mirror, viewer, asked))),
             "queues": Table(_QUEUES, dict(_queues(mirror, viewer, asked))),
             "running": Table(_RUNNING, running),
-            "waiting": Table(
-                _WAITING, {unit: _waiting(each, figures) for unit, each in waiting.items()}
-            ),
+            "waiting": Table(_WAITING, {unit: _waiting(each) for unit, each in waiting.items()}),
             "preempted": Table(_PREEMPTED, preempted),
         },
     )
@@ -223,7 +219,7 @@ def _resource_of(unit: UnitSum, asked: Asked) -> str | None:
     return min(named, key=lambda name: (rank_of(name), name), default="")
 
 
-def _waiting(waiter: Waiter, figures: Figures) -> _Row:
+def _waiting(waiter: Waiter) -> _Row:
     return (
         waiter.unit,
         waiter.queue,
@@ -233,7 +229,7 @@ def _waiting(waiter: Waiter, figures: Figures) -> _Row:
         seconds(waiter.since),
         waiter.reason,
         waiter.message,
-        what_helps(waiter, figures),
+        what_helps(waiter),
     )
 
 

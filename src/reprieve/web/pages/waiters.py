@@ -16,15 +16,17 @@ from typing import Final
 from kubeworld.units.instants import Nanos
 from reprieve.answers.conditions import of_pods
 from reprieve.answers.unit import Unit
+from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.plan import Plane
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.queues import WorkloadRecord, WorkloadState
 from reprieve.web.mirror.sums import UnitSum
 from reprieve.web.pages.asked import Asked, rank_of, whole
 from reprieve.web.tables import Viewer
-from reprieve.wording.diagnosis import sentence
+from reprieve.wording.diagnosis import next_step, sentence
 
-__all__ = ["Waiter", "uses_of", "waiter_of", "waiters"]
+__all__ = ["Waiter", "waiter_of", "waiters", "what_helps"]
 
 _NOT_COUNTED: Final = ("memory", "pods", "ephemeral-storage")
 _WAITING: Final = (WorkloadState.PENDING, WorkloadState.RESERVING)
@@ -67,7 +69,7 @@ def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
     Those that wait longest come first within a ClusterQueue's rank and among pods.
     """
     shown: set[str] = set()
-    uses = uses_of(mirror) if viewer.sees_all else {}
+    uses = _uses_of(mirror) if viewer.sees_all else {}
     for queue, pending in sorted(_queues(mirror).items()):
         for position, each in enumerate(pending, 1):
             shown.add(each.unit)
@@ -80,7 +82,7 @@ def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
             yield _unbound(mirror, unit, *found)
 
 
-def uses_of(mirror: Mirror) -> dict[tuple[str, str], tuple[int, int]]:
+def _uses_of(mirror: Mirror) -> dict[tuple[str, str], tuple[int, int]]:
     """Return what ClusterQueues use of each resource, and their nominal quota, over flavors."""
     used: Counter[tuple[str, str]] = Counter()
     for each in mirror.workloads:
@@ -117,6 +119,18 @@ def _counted(amounts: Mapping[str, int], asked: Asked) -> tuple[int, str] | None
         return 0, ""
     first = min(named, key=lambda name: (rank_of(name), name))
     return amounts[first], first
+
+
+def what_helps(waiter: Waiter) -> str:
+    """Return what helps against its reason in general, as `reprieve explain` states it.
+
+    With figures, and changes that were tried, it is stated by the engine alone (`RowExplanations`).
+    """
+    try:
+        reason, plane = Reason(waiter.reason), Plane(waiter.plane)
+        return next_step(Diagnosis(plane, reason, {}))
+    except (ValueError, KeyError):
+        return ""
 
 
 def waiter_of(mirror: Mirror, unit: str, resource: str) -> Waiter | None:

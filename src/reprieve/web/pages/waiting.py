@@ -14,8 +14,7 @@ from typing import Final
 from kubeworld.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages.asked import asked_of, whole
-from reprieve.web.pages.helping import Figures, figures_of, what_helps
-from reprieve.web.pages.waiters import Waiter, waiters
+from reprieve.web.pages.waiters import Waiter, waiters, what_helps
 from reprieve.web.tables import Cell, Column, Kind, Page, Parameters, Table, Viewer, seconds
 
 __all__ = ["page"]
@@ -50,7 +49,6 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     """
     asked = asked_of(mirror, parameters, viewer)
     found = list(waiters(mirror, viewer, asked))
-    figures = figures_of(mirror, viewer)
     units: Counter[str] = Counter(each.reason for each in found)
     amounts: Counter[str] = Counter()
     for each in found:
@@ -64,7 +62,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
             "unseen": list(mirror.unseen),
         },
         {
-            "waiting": Table(_WAITING, {each.unit: _row(each, figures) for each in found}),
+            "waiting": Table(_WAITING, {each.unit: _row(each) for each in found}),
             "reasons": Table(
                 _REASONS,
                 {
@@ -76,7 +74,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     )
 
 
-def _row(waiter: Waiter, figures: Figures) -> tuple[Cell, ...]:
+def _row(waiter: Waiter) -> tuple[Cell, ...]:
     return (
         waiter.unit,
         waiter.plane,
@@ -90,5 +88,5 @@ def _row(waiter: Waiter, figures: Figures) -> tuple[Cell, ...]:
         seconds(waiter.since),
         waiter.reason,
         waiter.message,
-        what_helps(waiter, figures),
+        what_helps(waiter),
     )

@@ -21,8 +21,7 @@ from reprieve.web.mirror.pods import PodState
 from reprieve.web.mirror.queues import WorkloadRecord, WorkloadState
 from reprieve.web.mirror.sums import UnitSum
 from reprieve.web.pages.asked import one
-from reprieve.web.pages.helping import figures_of, what_helps
-from reprieve.web.pages.waiters import waiter_of
+from reprieve.web.pages.waiters import waiter_of, what_helps
 from reprieve.web.records.called import masking_of
 from reprieve.web.records.life import Present, Segment, Stage, life
 from reprieve.web.records.line import Line, line_of
@@ -246,7 +245,7 @@ def _waits(
                 "plane": found.plane,
                 "reason": found.reason,
                 "message": found.message,
-                "step": what_helps(found, figures_of(mirror, viewer)),
+                "step": what_helps(found),
                 "since": seconds(found.since),
                 "queue": found.queue,
                 "position": found.position or None,

@@ -32,7 +32,7 @@ from reprieve.web.server.door import (
     Unverified,
 )
 from reprieve.web.server.downloads import csv_of, json_of
-from reprieve.web.server.explaining import Explanations
+from reprieve.web.server.explaining import Explanations, RowExplanations
 from reprieve.web.server.guarding import Misdirected, add_headers, guard
 from reprieve.web.server.objects import Objects
 from reprieve.web.server.packing import json_answer
@@ -68,6 +68,7 @@ class Site:
         names: as which this server is known; None answers to all, an empty one to loopback names.
         part: the namespaces that are read, where this server may not read all; None: it may.
         objects: reads single objects with the rights of the user; None: they are not shown.
+        rows: runs `reprieve explain` for rows of tables; None: with the rights of plans.
         explanations: runs `reprieve explain`; None: with the rights of plans.
         checked: how often it is checked that the reader of a stream may still read, nanoseconds.
     """
@@ -83,6 +84,7 @@ class Site:
     explanations: Explanations | None = None
     part: Sequence[str] | None = None
     objects: Objects | None = None
+    rows: RowExplanations | None = None
 
 
 def application(site: Site, connections: Connections) -> web.Application:
@@ -97,6 +99,7 @@ def application(site: Site, connections: Connections) -> web.Application:
     add("GET", "/api/live", routes.live)
     add("GET", r"/api/download/{page}/{table}.{form:csv|json}", routes.download)
     add("POST", "/api/plan", routes.plan)
+    add("GET", "/api/explain", routes.explain_rows)
     add("GET", "/api/explain/{kind}/{namespace}/{name}", routes.explain)
     add("GET", "/api/object/{what}/{kind}/{namespace}/{name}", routes.object)
     add("POST", "/api/login", routes.login)
@@ -116,6 +119,7 @@ class _Routes:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._explanations = site.explanations or Explanations(site.plans.rights)
+        self._rows = site.rows or RowExplanations(site.plans.rights, site.clock)
 
     async def session(self, request: web.Request) -> web.Response:
         site = self._site
@@ -174,6 +178,11 @@ class _Routes:
             return await send_lines(request, lines)
         answer = await self._explanations.ask(kind, namespace, name, visit)
         return json_answer(request, answer)
+
+    async def explain_rows(self, request: web.Request) -> web.StreamResponse:
+        units = request.query.getall("unit", [])
+        visit = await self._site.door.visit(request)
+        return await send_lines(request, self._rows.watch(units, visit))
 
     async def object(self, request: web.Request) -> web.Response:
         visit = await self._site.door.visit(request)

@@ -3,14 +3,22 @@
 Requests that accept `application/x-ndjson` get it in parts: a line for each, as `-o jsonl` prints
 them, and one with `error` where no complete one follows. It is made with the viewer's rights: why
 the work waits, who holds what it lacks, and changes that the engine has tried.
+
+`GET /api/explain?unit=KIND/NAMESPACE/NAME&unit=...`: complete answers about several objects in
+lines, for rows of a table. The cluster is decided about once for all of them, and again only after
+a pause: a line with `again` states in how many seconds a query is answered.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Final
 
+from kubeworld.units.clock import Clock
+from kubeworld.units.durations import SECOND
+from kubeworld.units.instants import Nanos
 from kubeworld.units.untrusted import Form
 from reprieve.answers.kinds import asked_of
 from reprieve.kube.resource import PREEMPTIONS
@@ -19,10 +27,17 @@ from reprieve.web.server.commands import Commands, Rights
 from reprieve.web.server.door import Visit
 from reprieve.web.tables import NotFound
 
-__all__ = ["Explanations"]
+__all__ = ["MOST_ROWS", "Explanations", "RowExplanations"]
+
+#: Objects of one query: more rows than are in sight at once.
+MOST_ROWS: Final = 60
+#: Pauses are so many times as long as the decision before them: a tenth of a core at most.
+_PAUSES: Final = 9
+_SHORTEST_PAUSE: Final = 10 * SECOND
 
 #: As the API server accepts names; nothing that a command could read as an option.
 _NAME: Final = Form(r"[a-z0-9](?:[-a-z0-9.]*+)", 253)
+_UNIT: Final = Form(r"[a-z0-9](?:[-a-z0-9.]*+)(?:/[a-z0-9](?:[-a-z0-9.]*+)){2}", 600)
 
 
 class Explanations:
@@ -58,7 +73,8 @@ class Explanations:
         asked = (*self._asked(kind, namespace, name, visit), "-o", "jsonl")
         return self._commands.lines(asked, visit)
 
-    def _asked(self, kind: str, namespace: str, name: str, visit: Visit) -> tuple[str, ...]:
+    @staticmethod
+    def _asked(kind: str, namespace: str, name: str, visit: Visit) -> tuple[str, ...]:
         for each in (kind, namespace, name):
             if not _NAME.fullmatch(each):
                 raise UsageError("accepted: /api/explain/KIND/NAMESPACE/NAME, such as job/team-a/x")
@@ -67,3 +83,46 @@ class Explanations:
         if PREEMPTIONS in asked_of(f"{kind}/{name}").resources:
             raise UsageError("a preemption has a page of its own")
         return f"{kind}/{name}", "--namespace", namespace
+
+
+class RowExplanations:
+    """Runs `reprieve explain` for the rows of a table, one query of all viewers at a time.
+
+    Args:
+        rights, command: as of `Explanations`.
+        clock: for the pauses.
+    """
+
+    def __init__(self, rights: Rights, clock: Clock, command: Sequence[str] = ()) -> None:
+        called = tuple(command) or (sys.executable, "-m", "reprieve", "explain")
+        self._commands = Commands(rights, called, "explanation")
+        self._clock = clock
+        self._free = Nanos(0)
+        self._busy = False
+
+    async def watch(self, units: Sequence[str], visit: Visit) -> AsyncGenerator[bytes]:
+        """Yield a line for each object that the viewer sees, or one that states when to query.
+
+        Raises:
+            UsageError: no object is named, too many are, or what is none.
+            ReprieveError: there is no answer, while it is iterated.
+        """
+        if not 0 < len(units) <= MOST_ROWS or not all(map(_UNIT.fullmatch, units)):
+            raise UsageError(f"accepted: 1 to {MOST_ROWS} times unit=KIND/NAMESPACE/NAME")
+        seen = [each for each in units if visit.viewer.sees(each.split("/")[1])]
+        pause = self._free - self._clock.monotonic()
+        if self._busy or pause > 0:
+            seconds = -(-max(pause, SECOND) // SECOND)
+            yield b'{"again": %d}\n' % seconds
+            return
+        if not seen:
+            return
+        self._busy, began = True, self._clock.monotonic()
+        try:
+            async with aclosing(self._commands.lines((*seen, "-o", "jsonl"), visit)) as lines:
+                async for line in lines:
+                    yield line
+        finally:
+            now = self._clock.monotonic()
+            self._busy = False
+            self._free = Nanos(now + max(_SHORTEST_PAUSE, _PAUSES * (now - began)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
 
 from kubeworld.units.instants import Nanos
 from reprieve.web.live.watching import Key
@@ -12,6 +14,9 @@ from reprieve.web.pages.table import PAGES, MakePage
 from reprieve.web.tables import NotFound, Page
 
 __all__ = ["MirroredCluster"]
+
+#: The value of a page that lists the namespaces which were named and may not be seen.
+DENIED: Final = "denied"
 
 
 class MirroredCluster:
@@ -39,7 +44,7 @@ class MirroredCluster:
             await self._news.wait()
 
     def page(self, key: Key, at: Nanos) -> Page:
-        """Make a page.
+        """Make a page; its value `denied` lists the namespaces named that the viewer does not see.
 
         Raises:
             NotFound: there is none of that name, or none for this viewer.
@@ -48,7 +53,11 @@ class MirroredCluster:
         make = self._pages.get(key.page)
         if make is None:
             raise NotFound("there is no such page")
-        return make(self._mirror, key.viewer, dict(key.parameters), at)
+        parameters = dict(key.parameters)
+        page = make(self._mirror, key.viewer, parameters, at)
+        denied = sorted(each for each in parameters.get("ns", ()) if not key.viewer.sees(each))
+        # Without it an empty table would state that there is nothing.
+        return replace(page, values={**page.values, DENIED: denied}) if denied else page
 
     def _changed(self) -> None:
         self._news.set()

@@ -1,6 +1,7 @@
 // Harm: harm budgets and their use, and who paid for whose urgency this week and this month.
 
 import type { JSX } from "preact";
+import { ifAll } from "../address.ts";
 import { Moment } from "../cells.tsx";
 import { number } from "../format.ts";
 import { Rest } from "../generic.tsx";
@@ -28,7 +29,7 @@ export function Harm({ state }: { state: PageState }): JSX.Element {
   const refused = Array.isArray(values["refused"]) ? values["refused"].map(String) : [];
   return (
     <>
-      <Title command="kubectl get harmbudgets">Harm</Title>
+      <Title command={ifAll("kubectl get harmbudgets")}>Harm</Title>
       <section class="panel" aria-label="In short">
         <Figures
           figures={[

@@ -5,6 +5,7 @@ import { inNamespace, preemptionPath, queuePath, seen, to } from "../address.ts"
 import { Age, Moment, Word } from "../cells.tsx";
 import { number, shortRecord } from "../format.ts";
 import { Rest } from "../generic.tsx";
+import { Helps, Why } from "../helping.tsx";
 import { Figures, Title, Unseen, gpuHours, plural } from "../parts.tsx";
 import { DataTable, type Row } from "../table.tsx";
 import type { PageState } from "../topic_state.ts";
@@ -58,10 +59,10 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
           resource: { title: "of", width: 15 },
           since: { title: "For" },
           reason: { title: "Why" },
-          message: { title: "What is missing", width: 40 },
-          step: { title: "What helps", width: 40 },
+          message: { title: "What is missing", width: 40, show: (cell, row) => <Why cell={cell} row={row} /> },
+          step: { title: "What helps", width: 40, show: (cell, row) => <Helps cell={cell} row={row} /> },
         }}
-        empty={<>Nothing of yours waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page shows.</>}
+        empty={<>Nothing of yours waits. The <a href={to("/plan")}>Plan</a> page shows what would happen to new work.</>}
       />
       <DataTable
         name="preempted"

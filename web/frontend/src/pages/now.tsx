@@ -59,7 +59,7 @@ export function Now({ state }: { state: PageState }): JSX.Element {
           }}
           rows={12}
           actions={<a href={to("/waiting")}>What is missing</a>}
-          empty={<>No work is pending. What would happen to new work, the <a href={to("/plan")}>Plan</a> page shows.</>}
+          empty={<>No work is pending. The <a href={to("/plan")}>Plan</a> page shows what would happen to new work.</>}
         />
       </div>
       {tables["nodes"] && !address.value.query.has("at") && (

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { inNamespace, setQuery, to } from "../address.ts";
 import { Word } from "../cells.tsx";
 import { Rest } from "../generic.tsx";
+import { Helps, Why } from "../helping.tsx";
 import { tableOfObjects } from "../local_table.ts";
 import { Title, Unseen } from "../parts.tsx";
 import { DataTable, rowOf } from "../table.tsx";
@@ -47,14 +48,14 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
           amount: { title: "Requests", width: 8 },
           resource: { title: "of", width: 15 },
           since: { title: "For" },
-          message: { title: "What is missing", width: 44 },
-          step: { title: "What helps", width: 44 },
+          message: { title: "What is missing", width: 44, show: (cell, row) => <Why cell={cell} row={row} /> },
+          step: { title: "What helps", width: 44, show: (cell, row) => <Helps cell={cell} row={row} /> },
           position: { width: 10 },
           pods: { hidden: true },
           plane: { hidden: true },
         }}
         rows={22}
-        empty={<>No work is pending. What would happen to new work, the <a href={to("/plan")}>Plan</a> page shows.</>}
+        empty={<>No work is pending. The <a href={to("/plan")}>Plan</a> page shows what would happen to new work.</>}
       />
       <Rest state={state} shown={["unseen", "everything", "reasons", "waiting"]} />
     </>
