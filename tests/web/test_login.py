@@ -299,7 +299,7 @@ async def test_fifty_namespaces_are_named_at_most_and_twenty_new_ones_a_minute()
     with pytest.raises(InvalidParameter, match="at most 63"):
         await rights.viewer(_ANN, ["x" * 64])
     for left in (30, 10):
-        with pytest.raises(TooManyAttempts, match=f"{left} namespaces are left"):
+        with pytest.raises(TooManyAttempts, match=f"{left} namespaces left"):
             await rights.viewer(_ANN, names)
         assert authority.asked["*"] <= 2
         clock.now += 60 * SECOND
