@@ -66,7 +66,7 @@ const ROW_REM = 1.75;
 const SPARE = 8;
 const WHOLE = 60;
 const WIDTHS: Record<Kind, number> = {
-  number: 9, instant: 11, duration: 11, flag: 8, word: 17, text: 20, list: 22, unit: 30,
+  number: 9, instant: 11, duration: 11, flag: 8, word: 19, text: 20, list: 22, unit: 30,
 };
 
 export function DataTable(props: TableProps): JSX.Element {

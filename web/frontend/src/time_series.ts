@@ -19,7 +19,7 @@ export function drawTimes(place: HTMLElement, times: number[], series: Series, u
   const day = "{YYYY}-{MM}-{DD}";
   const minute = "{HH}:{mm}";
   const zone = [[86400, day, null, null, null, null, null, null, 1], [60, minute, `\n${day}`, null, `\n${day}`, null, null, null, 1], [1, "{HH}:{mm}:{ss}", `\n${day}`, null, `\n${day}`, null, null, null, 1]];
-  return drawn(place, times, series, { scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } }, x: { values: zone as uPlot.Axis.Values }, y, label: "time" }, pick);
+  return drawn(place, times, series, { scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } }, x: { values: zone as uPlot.Axis.Values, space: 90 }, y, label: "time" }, pick);
 }
 
 function drawn(place: HTMLElement, xs: number[], series: Series, options: Options, pick: ((at: number) => void) | null = null): () => void {
@@ -28,7 +28,7 @@ function drawn(place: HTMLElement, xs: number[], series: Series, options: Option
     plot?.destroy();
     const style = getComputedStyle(document.documentElement);
     const colour = (name: string): string => style.getPropertyValue(name).trim();
-    const colours = ["--working", "--idle", "--link", "--text-soft"].map(colour);
+    const colours = [1, 2, 3, 4, 5, 6].map((each) => colour(`--series-${each}`));
     const axis = { stroke: colour("--text-soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, labelSize: 18, labelFont: "12px system-ui, sans-serif" };
     // A count stays what it is until the next event.
     const stepped = uPlot.paths.stepped?.({ align: 1 });

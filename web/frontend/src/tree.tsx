@@ -1,7 +1,7 @@
 // Who holds, as a tree by queue or by namespace: sums of each branch, its units within.
 //
 // A tree grid of one tab stop: up and down move, right and left open and close a branch, Enter opens
-// the unit. Branches of the first level are open while the whole tree is short.
+// the unit. In a long tree only what has sums below it is open: rows are folded.
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
@@ -40,7 +40,7 @@ export function HolderTree({ table, by, resource }: { table: TableState; by: Gro
   const search = (address.value.query.get("search") ?? "").toLowerCase();
   const root = grown(table, by, search);
   const open = (branch: Branch): boolean =>
-    toggled.value.has(branch.key) !== (root.units <= MOST_OPEN || branch.level === 0 || Boolean(search));
+    toggled.value.has(branch.key) !== (root.units <= MOST_OPEN || branch.branches.size > 0 || Boolean(search));
   const all = lines(root, open);
   const shown = all.slice(0, MOST_LINES);
   const position = shown.findIndex((line) => line.key === current.value);

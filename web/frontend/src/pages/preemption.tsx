@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { preemptionPath } from "../address.ts";
 import { CellView, Moment, UnitLink, Word } from "../cells.tsx";
-import { duration, number } from "../format.ts";
+import { duration, number, shortRecord } from "../format.ts";
 import { Facts, Rest } from "../generic.tsx";
 import { Title, gpuHours, plural } from "../parts.tsx";
 import { DataTable } from "../table.tsx";
@@ -24,7 +24,7 @@ export function Preemption({ state }: { state: PageState }): JSX.Element {
   return (
     <>
       <Title command={textOf(values["command"])}>
-        Preemption {textOf(values["address"])}{" "}
+        Preemption <span title={textOf(values["address"])}>{shortRecord(textOf(values["address"]))}</span>{" "}
         {word && <span class="title-word"><Word word={word} /></span>}{" "}
         {decided !== null && finished !== null && <span class="soft">in {duration(finished - decided)}</span>}
         {values["dryRun"] === true && <span class="soft"> dry run</span>}

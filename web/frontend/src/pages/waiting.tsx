@@ -1,24 +1,26 @@
-// Waiting: every unit that waits, by reason and by shape, what is missing and what helps.
+// Waiting: every unit that waits, by reason, shape and team, what is missing and what helps.
 
 import type { JSX } from "preact";
 import { inNamespace, setQuery, to } from "../address.ts";
 import { Word } from "../cells.tsx";
 import { Rest } from "../generic.tsx";
+import { unitOf } from "../format.ts";
 import { Helps, Why } from "../helping.tsx";
 import { tableOfObjects } from "../local_table.ts";
 import { Title, Unseen } from "../parts.tsx";
-import { DataTable, rowOf } from "../table.tsx";
+import { DataTable, type Row, rowOf } from "../table.tsx";
 import type { PageState, TableState } from "../topic_state.ts";
 import type { JsonObject } from "../wire.ts";
 
 export function Waiting({ state }: { state: PageState }): JSX.Element {
   const { values, tables } = state;
   const waiting = tables["waiting"];
+  const { shapes, teams } = sumsOf(waiting);
   return (
     <>
       <Title command={`reprieve get pending${inNamespace()}`}>Waiting</Title>
       <Unseen unseen={values["unseen"]} />
-      <div class="columns">
+      <div class="columns three">
         <DataTable
           name="reasons"
           sort="-units"
@@ -32,8 +34,18 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
           name="shapes"
           local
           caption="By shape"
-          table={shapes(waiting)}
+          table={shapes}
           columns={{ shape: { show: (cell) => <Chooser text={String(cell)}>{String(cell)}</Chooser> } }}
+          sort="-units"
+          rows={6}
+          empty="No work is pending."
+        />
+        <DataTable
+          name="teams"
+          local
+          caption="By team"
+          table={teams}
+          columns={{ team: { show: (cell) => <Chooser text={String(cell)}>{String(cell)}</Chooser> } }}
           sort="-units"
           rows={6}
           empty="No work is pending."
@@ -70,24 +82,31 @@ function Chooser({ text, children }: { text: string; children: preact.ComponentC
   );
 }
 
-const made = new WeakMap<TableState, { version: number; shapes: TableState }>();
+type Sums = { shapes: TableState; teams: TableState };
 
-/** How many units wait in each shape; kept until the table changes. */
-function shapes(table: TableState | undefined): TableState | undefined {
-  if (!table) return undefined;
+const made = new WeakMap<TableState, { version: number; sums: Sums }>();
+
+/** How many units wait in each shape and of each team; kept until the table changes. */
+function sumsOf(table: TableState | undefined): Partial<Sums> {
+  if (!table) return {};
   const known = made.get(table);
-  if (known?.version === table.version) return known.shapes;
+  if (known?.version === table.version) return known.sums;
+  const sums: Sums = {
+    shapes: counted(table, "shape", (row) => String(row("shape") ?? "") || "unknown"),
+    teams: counted(table, "team", (row) => unitOf(String(row("unit") ?? ""))?.namespace || "unknown"),
+  };
+  made.set(table, { version: table.version, sums });
+  return sums;
+}
+
+function counted(table: TableState, name: string, of: (row: Row) => string): TableState {
   const counts = new Map<string, { units: number; amount: number }>();
   for (const slot of table.slots) {
     const row = rowOf(table, slot);
-    const shape = String(row("shape") ?? "");
-    const sum = counts.get(shape) ?? { units: 0, amount: 0 };
+    const sum = counts.get(of(row)) ?? { units: 0, amount: 0 };
     sum.units += 1;
     sum.amount += Number(row("amount") ?? 0);
-    counts.set(shape, sum);
+    counts.set(of(row), sum);
   }
-  const rows = [...counts].map(([shape, sums]): JsonObject => ({ shape: shape || "unknown", ...sums }));
-  const found = tableOfObjects(rows);
-  made.set(table, { version: table.version, shapes: found });
-  return found;
+  return tableOfObjects([...counts].map(([each, sum]): JsonObject => ({ [name]: each, ...sum })));
 }
