@@ -50,7 +50,7 @@ def figures(results: Results, summary: LoadSummary) -> Iterator[Figure]:
         charts.Line(policy.policy, number, policy.mean(lambda m: m.wait_shares))
         for number, policy in enumerate(summary.policies)
     ]
-    title = "Share of jobs that waited no longer than"
+    title = "Share of jobs that waited no longer than a time"
     yield Figure("waits", title, charts.log_time_lines(waits, GRID_S, title))
     first = [policy.outcomes[0] for policy in summary.policies]
     yield _use(first, results.study.cluster.capacity)
@@ -65,7 +65,7 @@ def figures(results: Results, summary: LoadSummary) -> Iterator[Figure]:
         (policy.policy, number, policy.mean(lambda m: m.often)[1:])
         for number, policy in enumerate(summary.policies)
     ]
-    title = "Jobs of a run that was preempted so often"
+    title = "Jobs of a run by how often they were preempted"
     yield Figure("often", title, charts.stacked(often, _TIMES[1:], title))
     for column, name, title in _IDLE if summary.idle else ():
         bars = [

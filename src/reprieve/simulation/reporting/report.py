@@ -230,7 +230,8 @@ def _cell(column: Column, found: Found) -> str:
 def _interval(column: Column, value: Estimate) -> str:
     if value.low is None or value.high is None or value.low == value.high:
         return ""
-    return f"{column.text(value.low)} – {column.text(value.high)}"
+    between = " – " if value.low >= 0 else " to "
+    return between.join(column.text(each).replace("-", "−") for each in (value.low, value.high))
 
 
 def _sizes(summary: LoadSummary) -> Iterator[str]:

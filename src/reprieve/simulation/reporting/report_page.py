@@ -26,12 +26,12 @@ p{margin:4px 0}.soft,small{color:var(--soft)}.own{margin:0;padding:0;list-style:
 .notice{border-left:3px solid var(--accent);padding:2px 10px;margin:8px 0}
 table{border-collapse:collapse;margin:8px 0 4px;font-variant-numeric:tabular-nums}
 .wide{overflow-x:auto}
-th,td{padding:3px 0 3px 18px;text-align:right;white-space:nowrap;vertical-align:top}
+th,td{padding:3px 0 3px 14px;text-align:right;white-space:nowrap;vertical-align:top}
 th:first-child,td:first-child{text-align:left;padding-left:0}
 th{font-weight:500;color:var(--soft);border-bottom:1px solid var(--faint)}
 .meanings td{text-align:left;white-space:normal}
 tbody tr+tr td{border-top:1px solid var(--faint)}
-td small{display:block;font-size:11.5px;line-height:1.3}
+td small{display:block;font-size:11.5px;line-height:1.3;white-space:normal}
 tr.chosen td:first-child{color:var(--accent);font-weight:600}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(460px,1fr));gap:6px 32px}
 .charts>figure{min-width:0;margin:8px 0}
