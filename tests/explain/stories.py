@@ -217,6 +217,20 @@ def job_whose_pods_are_refused() -> Story:
     )
 
 
+@story
+def job_of_which_its_queue_makes_no_workload() -> Story:
+    labels = {"kueue.x-k8s.io/queue-name": "q"}
+    mine = job(suspend=True, labels=labels)
+    said = 'WorkloadPriorityClass "urgentt" not found'
+    warning = {"reason": "WorkloadPriorityClassNotFound", "type": "Warning"}
+    return Story("job/train", [mine, {**_refusal(mine, said, 1), **warning}])
+
+
+@story
+def pod_of_a_scheduler_that_has_not_looked_at_it() -> Story:
+    return Story("pod/train", [pod("train", spec={"schedulerName": "volcano"})])
+
+
 def _made(about: Json, minutes: int) -> Json:
     """Return the event of a controller whose pod was made so many minutes ago."""
     return {**_refusal(about, "Created pod", minutes), "reason": "SuccessfulCreate"}

@@ -101,14 +101,12 @@ def test_no_selector_lets_no_namespace_in_and_an_empty_one_all() -> None:
     assert [selector.matches({"team": t}) for t in ("a", "b")] == [True, False]
 
 
-def test_checks_are_ready_when_all_are_active() -> None:
+def test_checks_that_are_not_active_are_named() -> None:
     rules = [{"name": "budget"}, {"name": "nodes", "onFlavors": ["spot"]}]
     obj = cluster_queue(admissionChecksStrategy={"admissionChecks": rules})
-    assert [queue_row(obj, *a).checks_ready for a in ([], ["budget"], ["budget", "nodes"])] == [
-        False,
-        False,
-        True,
-    ]
+    assert [
+        queue_row(obj, *active).unready_checks for active in ([], ["budget"], ["budget", "nodes"])
+    ] == [("budget", "nodes"), ("nodes",), ()]
     assert queue_row(obj).checks_on_flavors == {"budget": (), "nodes": ("spot",)}
 
 

@@ -64,6 +64,17 @@ def devices_of_claims_are_held_by_lower_priority() -> Situation:
 
 
 @situation
+def claim_that_is_not_there() -> Situation:
+    mine = _claiming("mine", 2)
+    mine["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": "my-gpu"}]
+    return Situation(
+        _cluster(),
+        [mine],
+        ['resourceclaim "my-gpu" not found', "Create that claim, or correct its name"],
+    )
+
+
+@situation
 def more_devices_of_a_claim_than_any_node_has() -> Situation:
     return Situation(
         _cluster(),

@@ -48,6 +48,17 @@ def own_quota_is_used_up() -> Situation:
 
 
 @situation
+def admission_check_that_is_not_there() -> Situation:
+    checks = {"admissionChecks": [{"name": "prov"}]}
+    return Situation(
+        _base(of_gpus("team-b", 8, admissionChecksStrategy=checks)),
+        [job("mine", 1, 4, "q", "low")],
+        ["missing or inactive AdmissionCheck(s): prov"],
+        controllers="quota",
+    )
+
+
+@situation
 def borrowing_limit_is_reached() -> Situation:
     return Situation(
         _base(of_gpus("team-b", 8, "all", 4), of_gpus("team-c", 32, "all")),

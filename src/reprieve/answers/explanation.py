@@ -37,6 +37,7 @@ from reprieve.wording.diagnosis import OPT_IN, anchor, general_step, sentence
 __all__ = ["answer_of"]
 
 _TRIED: Final = 'Each change under Next with "it starts" was tried.'
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
 _MOVED: Final = (
     "Decided anew, it does not wait for what its objects state: the cluster changed in between. "
     "Run the command again."
@@ -122,8 +123,16 @@ def _why(found: Findings, diagnosis: Diagnosis | None) -> str:
         return named(found.unit, reported.message).rstrip(".")
     if found.unit.announced:
         return _in_sentence(named(found.unit, found.unit.announced).rstrip("."))
-    whose = {"quota": "its queue", "scheduling": "its scheduler"}.get(reported.plane, "anybody")
+    own = _own_scheduler(found.unit)
+    scheduler = f"the scheduler {own}, which it names," if own else "its scheduler"
+    whose = {"quota": "its queue", "scheduling": scheduler}.get(reported.plane, "anybody")
     return f"nothing is recorded of why; {whose} has not looked at it yet"
+
+
+def _own_scheduler(unit: Unit) -> str:
+    """Return the scheduler that all of its pods name, empty for the default one."""
+    named = {str(each["spec"].get("schedulerName") or _DEFAULT_SCHEDULER) for each in unit.pods}
+    return next(iter(named - {_DEFAULT_SCHEDULER}), "") if len(named) == 1 else ""
 
 
 def _in_sentence(text: str) -> str:
@@ -167,6 +176,8 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
             yield Step(f"{step} See {anchor(diagnosis.plane, diagnosis.reason)}")
     elif standing.reported is not None and standing.remedy is None:
         kind, name = unit.asked["kind"].lower(), name_of(unit.asked)
+        if own := _own_scheduler(unit):
+            yield Step(f"See whether the scheduler {own} runs, or remove `spec.schedulerName`.")
         yield Step("Read what was recorded of it:", f"kubectl {where}describe {kind} {name}")
     if standing.remedy is not None:
         yield standing.remedy

@@ -1,7 +1,8 @@
 """Why something has no pods, or too few: the API server refuses them, by its controller's words.
 
-Of something that has all of its pods nothing is read. Where some are there, a refusal counts unless
-one was made after it: then the others are on their way.
+Of a job whose queue has made no Workload the last warning about it states why. Of something that
+has all of its pods nothing is read. Where some are there, a refusal counts unless one was made
+after it: then the others are on their way.
 
 Source: the events `FailedCreate` of kube-controller-manager and of the controllers of jobs.
 """
@@ -20,6 +21,7 @@ from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.sources import Json, Reading
 from reprieve.answers.standing import Standing
 from reprieve.answers.unit import Unit, name_of, namespace_of, uid_of
+from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.kube.resource import EVENTS, Resource
 from reprieve.units.counts import counted
 from reprieve.whatif.questions.asked import described
@@ -43,6 +45,8 @@ async def with_refusal(reading: Reading, unit: Unit, standing: Standing) -> Stan
         (each for each in reported if each["reason"] == _REFUSED), key=instant_of, default=None
     )
     made = max((instant_of(each) for each in reported if each["reason"] == _MADE), default="")
+    if refused is None and standing.state is State.UNKNOWN and unit.workload is None:
+        return _warned(unit, standing, reported)
     if refused is None or instant_of(refused) < made:
         return standing  # what was refused before has been made since
     why = str(refused.get("message", ""))
@@ -59,6 +63,18 @@ async def with_refusal(reading: Reading, unit: Unit, standing: Standing) -> Stan
         return replace(standing, refused=f"the API server refuses {pods}: {why}", remedy=remedy)
     text = f"the API server refuses its pods: {why}"
     return Standing(State.STOPPED, text=text, remedy=remedy)
+
+
+def _warned(unit: Unit, standing: Standing, reported: Sequence[Json]) -> Standing:
+    """Return how a job without a Workload stands, with the last warning about it."""
+    labels = unit.root["metadata"].get("labels") or {}
+    warnings = [each for each in reported if each.get("type") == "Warning"]
+    if QUEUE_NAME not in labels or not warnings:
+        return standing
+    why = str(max(warnings, key=instant_of).get("message", "")).rstrip(".")
+    command = f"kubectl -n {namespace_of(unit.root)} describe {unit.root['kind'].lower()}"
+    remedy = Step("Correct what is refused:", f"{command} {name_of(unit.root)}")
+    return Standing(State.STOPPED, text=f"{standing.text}: {why}", remedy=remedy)
 
 
 def _lacks(unit: Unit) -> int:
@@ -81,7 +97,7 @@ def _lacks(unit: Unit) -> int:
 
 
 async def _reported(reading: Reading, unit: Unit) -> Sequence[Json]:
-    """Return the events of those who make the unit's pods, about pods made and refused."""
+    """Return the events of those who make the unit's pods: pods made and refused, and warnings."""
     namespace = namespace_of(unit.asked)
     uids = {uid_of(each) for each in (unit.asked, *unit.owners)}
     for each in await reading.listed((_REPLICA_SETS,), namespace, quietly=True):
@@ -94,6 +110,6 @@ async def _reported(reading: Reading, unit: Unit) -> Sequence[Json]:
     return [
         event
         for event in await reading.listed((EVENTS,), namespace, quietly=True)
-        if event.get("reason") in (_REFUSED, _MADE)
+        if (event.get("reason") in (_REFUSED, _MADE) or event.get("type") == "Warning")
         and str((event.get("involvedObject") or {}).get("uid")) in uids
     ]

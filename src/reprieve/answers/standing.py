@@ -33,6 +33,7 @@ from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.quantities import listed
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of
+from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
@@ -186,6 +187,9 @@ def _without_pods(unit: Unit) -> Standing:
     root = unit.asked if job_kind_of(unit.asked) is not None else unit.root
     row = job_kind_of(root)
     if row is not None and row.suspend and is_suspended(row, root):
+        queue = (root["metadata"].get("labels") or {}).get(QUEUE_NAME, "")
+        if queue and unit.workload is None:
+            return Standing(State.UNKNOWN, text=f"LocalQueue {queue} has no Workload of it yet")
         text = f"it is suspended ({row.suspend}: true) and in no queue"
         if unit.workload is not None:
             text = f"it is suspended ({row.suspend}: true), though it has its quota"

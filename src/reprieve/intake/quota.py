@@ -102,7 +102,7 @@ def cluster_queue_row(
         weight=_weight(spec.fair_sharing),
         checks=tuple(check.name for check in checks),
         checks_on_flavors={check.name: tuple(check.on_flavors or ()) for check in checks},
-        checks_ready=all(check.name in active_checks for check in checks),
+        unready_checks=tuple(each.name for each in checks if each.name not in active_checks),
         provisioning=tuple(check.name for check in checks if check.name in provisioning),
         usage_based=scope is not None and scope.admission_mode == "UsageBasedAdmissionFairSharing",
         generation=queue.metadata.generation,

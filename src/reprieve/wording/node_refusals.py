@@ -180,8 +180,16 @@ def _step(refusal: NodeRefusal) -> str:
             return (
                 f"Add nodes that reach PersistentVolume {subject}, or use a claim of another one."
             )
+        case _ if _lacks_claim(refusal.reason):
+            return "Create that claim, or correct its name in `resourceClaims` of the pod's spec."
         case _:
             return ""
+
+
+def _lacks_claim(reason: Reason | None) -> bool:
+    """Return whether a ResourceClaim is missing, which the reason's own text states."""
+    missing = reason is not None and reason.rejection is Rejection.DEVICES
+    return missing and reason is not None and reason.subject.endswith("not found")
 
 
 def _claim(refusal: NodeRefusal) -> str:

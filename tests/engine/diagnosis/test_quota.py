@@ -75,14 +75,14 @@ def told(found: Diagnosis | None) -> tuple[Reason, dict[str, str]]:
             ),
         ),
         (
-            queue("q", 8, checks=("c",), checks_ready=False),
+            queue("q", 8, checks=("c",), unready_checks=("c",)),
             LocalQueue("team/q", "q"),
             work("w", "q", 1),
             (
                 Reason.INACTIVE,
                 {
                     "cluster_queue": "q",
-                    "why": "it refers to missing or inactive AdmissionCheck(s)",
+                    "why": "it refers to missing or inactive AdmissionCheck(s): c",
                 },
             ),
         ),

@@ -14,12 +14,14 @@ from typing import Final
 
 from kubelocal.machines.objects import Object, Objects, StoreError
 from kubeworld.units.clock import Clock
-from kubeworld.units.durations import SECOND
+from kubeworld.units.durations import MINUTE, SECOND
 from kubeworld.units.instants import Nanos, format_instant
 
 __all__ = ["EventLog", "Recorder"]
 
 _REMEMBERED: Final = 5_000
+#: What recurs after so long is a new event, as with client-go.
+_COUNTED_UP: Final = 10 * MINUTE
 _BURST: Final = 1_000
 _PER_SECOND: Final = 100
 
@@ -45,8 +47,9 @@ class EventLog:
         self._allowance = float(_BURST)
         self._counted = clock.monotonic()
         self._stirred = asyncio.Event()
-        # (component, uid, reason, message) -> the event as stored, least recently used first.
-        self._known: OrderedDict[tuple[str, str, str, str], Object] = OrderedDict()
+        # (component, uid, reason, message) -> when it was noted last, and the event as stored, the
+        # least recently used first.
+        self._known: OrderedDict[tuple[str, str, str, str], tuple[Nanos, Object]] = OrderedDict()
         # The number in the last event's name; grows, so that names sort as they came about.
         self._number = 0
 
@@ -74,10 +77,11 @@ class EventLog:
     async def _write(self, entry: _Entry) -> None:
         metadata, now = entry.subject["metadata"], format_instant(entry.wall)
         identity = (entry.component, metadata["uid"], entry.reason, entry.message)
-        known = self._known.pop(identity, None)
+        self._forget(entry.wall)
+        _, known = self._known.pop(identity, (None, None))
         if known is not None:
             known = {**known, "count": known.get("count", 1) + 1, "lastTimestamp": now}
-            self._known[identity] = await self._objects.update("events", known)
+            self._known[identity] = entry.wall, await self._objects.update("events", known)
             return
         self._number = max(self._number + 1, entry.wall)
         event = {
@@ -105,8 +109,14 @@ class EventLog:
             "reportingComponent": entry.component,
             "reportingInstance": "",
         }
-        self._known[identity] = await self._objects.create("events", event)
-        if len(self._known) > _REMEMBERED:
+        self._known[identity] = entry.wall, await self._objects.create("events", event)
+
+    def _forget(self, now: Nanos) -> None:
+        """Forget events that were noted long ago, and the oldest of too many."""
+        while self._known:
+            at, _ = next(iter(self._known.values()))
+            if now - at < _COUNTED_UP and len(self._known) < _REMEMBERED:
+                return
             self._known.popitem(last=False)
 
 

@@ -221,7 +221,7 @@ class ClusterQueue:
     weight: float = 1.0
     checks: tuple[str, ...] = ()
     checks_on_flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    checks_ready: bool = True
+    unready_checks: tuple[str, ...] = ()
     provisioning: tuple[str, ...] = ()
     usage_based: bool = False
     generation: int = 0

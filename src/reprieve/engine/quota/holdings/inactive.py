@@ -29,8 +29,9 @@ def inactive_queues(configuration: Configuration) -> dict[str, str]:
             found[name] = f"it refers to missing ResourceFlavor(s): {', '.join(missing)}"
         elif lost := lost_topology(queue, configuration):
             found[name] = lost
-        elif not queue.checks_ready:
-            found[name] = "it refers to missing or inactive AdmissionCheck(s)"
+        elif queue.unready_checks:
+            checks = ", ".join(queue.unready_checks)
+            found[name] = f"it refers to missing or inactive AdmissionCheck(s): {checks}"
         elif queue.cohort in endless:
             found[name] = "its cohort is in a cycle"
     return found
