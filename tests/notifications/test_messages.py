@@ -25,7 +25,7 @@ def test_slack_gets_lines_that_nobodys_name_can_format() -> None:
     assert text.splitlines() == [
         first,
         "Why: lower priority.",
-        "Lost: 2h0m0s of device time; preempted 1 times within 1h0m0s.",
+        "Lost: 2h0m0s of device time; preempted 1 time within 1h0m0s.",
         "It would have stayed with: a higher priority.",
         "kubectl describe disruption -n team train-1",
     ]
