@@ -177,7 +177,8 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
     elif standing.reported is not None and standing.remedy is None:
         kind, name = unit.asked["kind"].lower(), name_of(unit.asked)
         if own := _own_scheduler(unit):
-            yield Step(f"See whether the scheduler {own} runs, or remove `spec.schedulerName`.")
+            named = f"See whether there is a scheduler named {own}"
+            yield Step(f"{named}, or remove `spec.schedulerName`.")
         yield Step("Read what was recorded of it:", f"kubectl {where}describe {kind} {name}")
     if standing.remedy is not None:
         yield standing.remedy
