@@ -26,6 +26,8 @@ NOT_ON_THE_TOUR = {
     ("patch", "reprieve.dev", "harmbudgets/status"),  # there is no budget
     ("get", "", "nodes"),
     # Statuses of the older kinds of PodGroup, of which there are none here.
+    ("get", "scheduling.sigs.k8s.io", "podgroups"),
+    ("get", "scheduling.x-k8s.io", "podgroups"),
     ("patch", "scheduling.sigs.k8s.io", "podgroups"),
     ("patch", "scheduling.x-k8s.io", "podgroups/status"),
     # Listed, and not there.

@@ -119,10 +119,10 @@ def test_the_scheduling_plane_alone_has_the_rights_of_a_scheduler(tmp_path: Path
         ("policy", "poddisruptionbudgets"): watch,
         ("events.k8s.io", "events"): {"create", "patch"},
         ("reprieve.dev", "preemptions"): watch,
-        ("scheduling.k8s.io", "podgroups"): watch,
+        ("scheduling.k8s.io", "podgroups"): READ,
         ("scheduling.k8s.io", "podgroups/status"): {"patch"},
-        ("scheduling.sigs.k8s.io", "podgroups"): watch | {"patch"},
-        ("scheduling.x-k8s.io", "podgroups"): watch,
+        ("scheduling.sigs.k8s.io", "podgroups"): READ | {"patch"},
+        ("scheduling.x-k8s.io", "podgroups"): READ,
         ("scheduling.x-k8s.io", "podgroups/status"): {"patch"},
         ("scheduling.sigs.k8s.io", "elasticquotas"): watch,
         ("scheduling.x-k8s.io", "elasticquotas"): watch,
@@ -282,7 +282,7 @@ def test_composite_groups_are_read_only_behind_their_gate(tmp_path: Path) -> Non
     without = cluster(render(tmp_path, {"controllers": ["scheduling"]}))
     assert cluster(render(tmp_path, {"controllers": ["scheduling"], **gates})) == {
         **without,
-        ("scheduling.k8s.io", "compositepodgroups"): {"list", "watch"},
+        ("scheduling.k8s.io", "compositepodgroups"): READ,
         ("scheduling.k8s.io", "compositepodgroups/status"): {"patch"},
     }
 

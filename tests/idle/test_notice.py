@@ -144,7 +144,7 @@ async def test_idle_work_that_stays_silent_goes_at_its_deadline(tmp_path: Path) 
 
         notice = await users.until_shown("Noticed")
         assert notice["spec"]["subject"]["name"] == "victim"
-        assert notice["spec"]["preemptor"].startswith("GpuWorkload/job-demand")
+        assert notice["spec"]["preemptor"].startswith("Job/demand")
         assert parse_instant(notice["spec"]["deadline"]) == deadline
         assert (notice["status"]["speakers"], notice["status"].get("answered", 0)) == (1, 0)
         await users.pass_time(deadline - users.clock.wall() - 1)

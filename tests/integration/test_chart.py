@@ -392,7 +392,7 @@ async def tenants_read_their_story(installed: Installed, admin: Client) -> None:
         (disruption,) = told
         spec = disruption["spec"]
         assert spec["subject"]["name"].startswith("job-low-") and spec["times"] == 1
-        assert spec["preemptor"].startswith("Workload/job-high-") and spec["sparedBy"]
+        assert spec["preemptor"] == "Job/high" and spec["sparedBy"]
         name = disruption["metadata"]["name"]
         for refused in (
             tenant.list(PREEMPTIONS, dict, namespace="reprieve"),

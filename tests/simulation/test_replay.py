@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
 import pytest
 
 from bench.simulate import NODES, POLICIES, stream
+from kubeworld.units.durations import HOUR
 from reprieve.engine.quota.displacements import participant_of
 from reprieve.engine.quota.model import QueueingStrategy
 from reprieve.simulation.demand import Tenants, demand
@@ -87,6 +89,30 @@ def test_where_making_way_takes_time_fair_sharing_does_not_go_round_at_one_insta
         )
         most[evict] = max(turns.values())
     assert most[30] == 1 < most[0], most
+    # Within an hour a pair turns in both directions no more often than `loopLimit`, and one of
+    # equals in one direction neither; a strictly higher priority is paused, and not held.
+    priorities = {f"{each.tenant}/{each.id}": each.priority or 0 for each in jobs}
+    often = {pair: _most_within(HOUR, found) for pair, found in _preempted(done).items()}
+    assert max(often.values()) > 2
+    for (preemptor, victim), times in often.items():
+        assert min(times, often.get((victim, preemptor), 0)) <= 2
+        assert times <= 2 or priorities[preemptor] > priorities[victim]
+
+
+def _preempted(done: Replay) -> dict[tuple[str, str], list[int]]:
+    """Return the instants at which each job preempted each other one."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for each in done.decisions:
+        if isinstance(each, Preempted):
+            for victim in each.victims:
+                found.setdefault((each.preemptor, victim.job), []).append(each.at)
+    return found
+
+
+def _most_within(window: int, instants: Sequence[int]) -> int:
+    """Return how many different instants lie within a window at most."""
+    ordered = sorted(set(instants))
+    return max(sum(at <= each < at + window for each in ordered) for at in ordered)
 
 
 def test_without_preemption_nobody_makes_way() -> None:

@@ -3,7 +3,8 @@
 A demand that several planes decide has a record of each, and each names its own object of it: the
 idle plane a GpuWorkload, the quota plane a Workload, the scheduling plane a pod. In what their
 tenants read all of them are `Job/train`. Owners are followed by their controller references; an
-object that is not there, is another one of that name, or may not be read ends the way.
+object that is not there, is another one of that name, or may not be read ends the way; a kind that
+may not be read is not requested again.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class DemandNames:
         self._client = client
         self._mapper = RestMapper(client, clock)
         self._known: OrderedDict[str, str] = OrderedDict()  # by uid of the preemptor
+        self._forbidden: set[tuple[str, str]] = set()  # kinds that may not be read
 
     async def of(self, preemptor: ObjectRef) -> str:
         """Return kind and name of the topmost object that the preemptor is part of.
@@ -59,11 +61,18 @@ class DemandNames:
 
     async def _read(self, named: ObjectRef) -> dict[str, Any] | None:
         """Return the object, None where it is not that of this uid, or is out of reach."""
+        kind = named.api_version, named.kind
+        if kind in self._forbidden:
+            return None
         try:
-            resource = await self._mapper.resource_for(named.api_version, named.kind)
+            resource = await self._mapper.resource_for(*kind)
             namespace = named.namespace if resource.namespaced else ""
             found: dict[str, Any] = await self._client.get(resource, namespace, named.name, dict)
-        except (NotServed, NotFound, Forbidden):
+        except Forbidden:
+            if len(self._forbidden) < _KEPT:
+                self._forbidden.add(kind)
+            return None
+        except (NotServed, NotFound):
             return None
         return found if named.uid in ("", first(found, "metadata.uid")) else None
 
