@@ -1,8 +1,9 @@
 """A cluster with many running pods and no machines: the embedded API server, filled in process.
 
-`python -m bench.cluster PODS KUBECONFIG` writes a kubeconfig, prints the port of a metrics endpoint
-that shows every opted-in pod busy, and serves. Ten pods belong to a Job, every fifth Job has opted
-in.
+`python -m bench.cluster PODS KUBECONFIG [NODES [USE]]` writes a kubeconfig, prints the port of a
+metrics endpoint that shows every opted-in pod busy, and serves. Ten pods belong to a Job, every
+fifth Job has opted in. With NODES there are Node objects, which the pods fill in turn; USE is the
+most that a pod uses of its GPU beyond 40 percent, -1 for pods that use nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +39,18 @@ def opted_in(pods: int) -> list[int]:
     return list(range(0, pods // PODS_PER_JOB, EVERY))
 
 
-async def _fill(cluster: EmbeddedCluster, client: Client, pods: int) -> None:
+def _node(number: int, gpus: int) -> dict[str, Any]:
+    offered = {"amd.com/gpu": str(gpus), "cpu": "256", "memory": "2Ti", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": f"node-{number:05}"},
+        "spec": {},
+        "status": {"capacity": offered, "allocatable": offered},
+    }
+
+
+async def _fill(cluster: EmbeddedCluster, client: Client, pods: int, nodes: int) -> None:
     for crd in all_crds():
         await client.create(_CRDS, crd, dict)
     names = {namespace_of(number) for number in range(pods // PODS_PER_JOB)}
@@ -55,31 +67,36 @@ async def _fill(cluster: EmbeddedCluster, client: Client, pods: int) -> None:
             metadata["annotations"] = {"kaiwo.silogen.ai/gpu-preemption.enabled": "true"}
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {}}
         cluster.store.put("jobs.batch", job)
+    for number in range(nodes):
+        cluster.store.put("nodes", _node(number, -(-pods // nodes)))
     for index in range(pods):
-        cluster.store.put("pods", json.loads(pod_text(0, index)))
+        pod = json.loads(pod_text(0, index))
+        if nodes:
+            pod["spec"]["nodeName"] = f"node-{index % nodes:05}"
+        cluster.store.put("pods", pod)
         if index % 500 == 0:
             await asyncio.sleep(0)
 
 
-def _exposition(pods: int) -> str:
+def _exposition(pods: int, use: int) -> str:
     lines = ["# TYPE gpu_gfx_activity gauge\n"]
     for number in opted_in(pods):
         for index in range(number * PODS_PER_JOB, (number + 1) * PODS_PER_JOB):
             lines.append(
                 f'gpu_gfx_activity{{gpu_id="0",namespace="{namespace_of(number)}",'
-                f'pod="training-0-{number}-{index}"}} {40 + index % 50}\n'
+                f'pod="training-0-{number}-{index}"}} {40 + index % use if use > 0 else 0}\n'
             )
     return "".join(lines)
 
 
-async def serve(pods: int, kubeconfig: Path) -> None:
+async def serve(pods: int, kubeconfig: Path, nodes: int = 0, use: int = 50) -> None:
     cluster = EmbeddedCluster()
     await cluster.start()
     cluster.write_kubeconfig(kubeconfig)
     client = connect(await load_connection(str(kubeconfig)), SystemClock())
-    await _fill(cluster, client, pods)
+    await _fill(cluster, client, pods, nodes)
     await client.close()
-    body = _exposition(pods)
+    body = _exposition(pods, use)
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(text=body)
@@ -94,4 +111,4 @@ async def serve(pods: int, kubeconfig: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(serve(int(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])))

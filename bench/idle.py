@@ -3,6 +3,7 @@
 `tick`: one polling interval at 10,000 GPUs on 1,250 node exporters with 40 metric families each.
 `discovery`: 50,000 pods from the initial list, each with its root owner.
 `operator`: the memory of `reprieve run` over a cluster with 50,000 pods.
+`pressure`: its CPU time over 5,000 full nodes while a demand that cannot be served is pending.
 Each case runs in a process of its own, so that its peak memory is its own. `--quick` takes small
 inputs: a smoke test that asserts results and never times.
 """
@@ -16,7 +17,7 @@ import sys
 
 __all__ = ["main"]
 
-CASES = ("tick", "discovery", "operator")
+CASES = ("tick", "discovery", "operator", "pressure")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,6 +51,10 @@ async def _run(case: str, quick: bool) -> None:
         from bench.operator import run_operator
 
         await run_operator(*((700, 0.5) if quick else (50_000, 35.0)))
+    elif case == "pressure":
+        from bench.pressure import run_pressure
+
+        await run_pressure(*((20, 200, 1.0) if quick else (5_000, 50_000, 60.0)))
     else:
         from bench.discovery import run_discovery
 

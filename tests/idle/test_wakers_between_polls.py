@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import pytest
 
 from kubeworld.units.clock import VirtualClock
-from reprieve.engine.idle.model import Policy
+from kubeworld.units.durations import SECOND
+from reprieve.engine.idle.model import Phase, Policy
 from reprieve.engine.idle.vendors import NVIDIA
 from reprieve.kube.cache import Cache
 from reprieve.kube.resource import PODS
@@ -31,6 +33,7 @@ WITHIN_S: Final = 5
 _RARELY: Final = {"GPU_PREEMPTION_POLLING_INTERVAL": "60s"}
 _FLAGS: Final = ("--controllers", "idle")
 _VICTIM, _DEMAND = "Job/victim", "Job/demand"
+_PENDING: Final = Phase.PENDING_GPU
 _AWAY: Final = {"key": "example.com/away", "effect": "NoSchedule"}
 
 
@@ -98,6 +101,35 @@ def test_every_watch_calls_for_an_evaluation_or_says_why_not(
     every = [watch.cache for watch in watches]
     assert all(QUIET.values())
     assert sorted(map(id, [*heard, *quiet])) == sorted(map(id, every))
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "pause_s"), [(0, 2), (100, 2), (101, 2.02), (500, 10), (60_000, 15)]
+)
+async def test_after_a_long_evaluation_changes_are_gathered_for_longer(
+    took_ms: int, pause_s: float
+) -> None:
+    clock, evaluated = VirtualClock(), list[int]()
+    workloads = cast("TrackedWorkloads", [SimpleNamespace(status=SimpleNamespace(phase=_PENDING))])
+    causes = EvaluationCauses(
+        cast("Watches", None),
+        workloads,
+        clock,
+        lambda: evaluated.append(clock.monotonic()),
+        took=lambda: took_ms * SECOND // 1_000,
+    )
+    task = asyncio.create_task(causes.run())
+    try:
+        began = clock.monotonic()
+        causes.note()
+        await clock.advance(int(pause_s * SECOND) - 1)
+        assert not evaluated
+        await clock.advance(1)
+        assert evaluated == [began + int(pause_s * SECOND)]
+        await clock.advance(60 * SECOND)
+        assert len(evaluated) == 1, "nothing has changed since"
+    finally:
+        task.cancel()
 
 
 @pytest.mark.parametrize("name", _OBSTACLES)

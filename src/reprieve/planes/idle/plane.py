@@ -167,7 +167,13 @@ class IdlePlane:
             holds_quota=lambda root: any(map(holds_quota, self._queued.workloads(root))),
         )
         context.governor.harm.observers.append(self.evaluator.ask)
-        self._causes = EvaluationCauses(self.watches, self.workloads, clock, self.evaluator.ask)
+        self._causes = EvaluationCauses(
+            self.watches,
+            self.workloads,
+            clock,
+            self.evaluator.ask,
+            took=lambda: self.evaluator.took,
+        )
         self._tasks: asyncio.TaskGroup | None = None
         self.side = JointSide(
             context.joint,

@@ -2,8 +2,9 @@
 
 Whether idle work may be evicted for a demand depends on nodes, on the pods on them, on devices, on
 queued Workloads and on delays. A change of what an evaluation reads of them, or of a pending
-demand, is answered by an evaluation within seconds, but only while a demand is pending. Changes of
-other kinds reach the evaluation by the GpuWorkloads that they concern (`changes`).
+demand, is answered by an evaluation within seconds, but only while a demand is pending. After a
+long evaluation changes are gathered for longer, so that they cost a twentieth of a core at most.
+Changes of other kinds reach the evaluation by the GpuWorkloads that they concern (`changes`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from reprieve.engine.idle.model import Phase
+from reprieve.planes.common.loop import Pace
 from reprieve.planes.common.mirrors.stated_limits import on_other_delays
 from reprieve.planes.common.persistent import persistent
 from reprieve.planes.idle.context import log
@@ -25,7 +27,7 @@ from reprieve.planes.idle.workloads import TrackedWorkloads
 __all__ = ["QUIET", "EvaluationCauses"]
 
 #: How long changes are gathered: evaluations of a large cluster are dear, and pods come and end.
-_GATHER: Final = 2 * SECOND
+_PACE: Final = Pace(held_back=0, gather=2 * SECOND, rest=20, longest=15 * SECOND)
 #: The watches of which no change calls for an evaluation, and why.
 QUIET: Final[Mapping[str, str]] = {
     "namespaces": "their roots are followed again",
@@ -37,7 +39,10 @@ QUIET: Final[Mapping[str, str]] = {
 
 
 class EvaluationCauses:
-    """Requests evaluations while a demand is pending. `evaluate` requests one now."""
+    """Requests evaluations while a demand is pending.
+
+    `evaluate` requests one now; `took` returns how many nanoseconds the last one lasted.
+    """
 
     def __init__(
         self,
@@ -45,11 +50,13 @@ class EvaluationCauses:
         workloads: TrackedWorkloads,
         clock: Clock,
         evaluate: Callable[[], None],
+        took: Callable[[], int] = lambda: 0,
     ) -> None:
         self._watches = watches
         self._workloads = workloads
         self._clock = clock
         self._evaluate = evaluate
+        self._took = took
         self._changed = asyncio.Event()
 
     def follow(self, group: asyncio.TaskGroup) -> None:
@@ -78,7 +85,7 @@ class EvaluationCauses:
         """Evaluate after changes until cancelled."""
         while True:
             await self._changed.wait()
-            await self._clock.sleep(_GATHER)
+            await self._clock.sleep(_PACE.after(self._took()))
             self._changed.clear()
             if any(held.status.phase is Phase.PENDING_GPU for held in self._workloads):
                 self._evaluate()

@@ -83,6 +83,8 @@ class Evaluator:
         holds_quota: Callable[[str], bool],
     ) -> None:
         self._side = side
+        #: How many nanoseconds the last evaluation lasted.
+        self.took = 0
         # Ids of plans that were not confirmed, oldest first, and of those whose victims others get.
         self._refused: dict[str, None] = {}
         self._let_go: set[str] = set()
@@ -242,9 +244,13 @@ class Evaluator:
 
     async def _decide(self, now: Nanos) -> tuple[IdleSnapshot, Evaluation]:
         context = self._context
-        snapshot = self._newest()
-        with context.metrics.evaluation_seconds.labels(Plane.IDLE.value).time():
-            return await self._evaluate(snapshot, now)
+        began = context.clock.monotonic()
+        try:
+            snapshot = self._newest()
+            with context.metrics.evaluation_seconds.labels(Plane.IDLE.value).time():
+                return await self._evaluate(snapshot, now)
+        finally:
+            self.took = context.clock.monotonic() - began
 
     async def _evaluate(
         self, snapshot: IdleSnapshot, now: Nanos
