@@ -162,9 +162,9 @@ def test_a_plan_of_the_scheduling_plane_is_decided_again_and_told() -> None:
     lines = told.splitlines()
     assert lines[0].startswith("Preemption reprieve/scheduling-1, plan ")
     assert lines[1] == (
-        "Decided again from its stored input (1 nodes, 2 placed pods): the same plan"
+        "Decided again from its stored input (1 node, 2 placed pods): the same plan"
     )
-    assert "Preemptor: PodGroup default/high, priority 10, 1 waiting pods" in lines
+    assert "Preemptor: PodGroup default/high, priority 10, 1 waiting pod" in lines
     assert (
         "  default/low-1 (on n, priority 0) is preempted: NodeResourcesFit refuses its reprieve"
     ) in lines

@@ -28,7 +28,7 @@ DEVIATIONS: Final = (
             f"replace-{number}" for number in ("0024", "0037", "0067", "0068", "0078", "0081")
         ),
         "topology-kueue.md",
-        "`TASFailedNodeReplacementFailFast` off nobody is preempted for a replacement",
+        "`TASFailedNodeReplacementFailFast` off no work is preempted for a replacement",
     ),
     Deviation(
         frozenset({"balanced-0344"}),

@@ -190,7 +190,7 @@ async def test_the_job_that_is_in_the_way_is_preempted_and_no_other(tmp_path: Pa
         others = {name for name in where if name != victim}
         assert others <= await cluster.running()
         _, said, upheld = judged(msgspec.convert(gone[0], Preemption, strict=False))
-        counts = "1 ClusterQueues, 3 workloads with quota, 1 at the head, 3 nodes"
+        counts = "1 ClusterQueue, 3 workloads with quota, 1 at the head, 3 nodes"
         assert upheld, said
         assert said == f"Decided again from its stored input ({counts}): the same plan"
 

@@ -340,8 +340,8 @@ def _workload(**said: Any) -> dict[str, Any]:
     [
         ({"priority": 10**30}, "priority '1000"),
         ({"priority": True}, "priority 'True'"),
-        ({"gpus": "-5"}, "'-5' devices"),
-        ({"gpus": "9000000000"}, "'9000000000' devices"),
+        ({"gpus": "-5"}, "devices: '-5'; accepted: 0 to"),
+        ({"gpus": "9000000000"}, "devices: '9000000000'; accepted: 0 to"),
         ({"gpus": "1e40"}, "exponent beyond"),
         ({"name": "\ud800"}, "no text"),
         ({"queue": "\ud800"}, "no text"),

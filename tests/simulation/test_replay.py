@@ -226,7 +226,7 @@ def test_the_same_jobs_give_the_same_decisions() -> None:
 
 
 def test_a_job_that_can_never_run_ends_the_replay_with_its_name() -> None:
-    with pytest.raises(ReplayFault, match=r"1 jobs have not finished, among them wide of a"):
+    with pytest.raises(ReplayFault, match=r"with 1 unfinished job, among them wide of a"):
         played([job("wide", 0, 5, 10)], never())
 
 

@@ -65,7 +65,7 @@ def _job(said: Mapping[str, Any]) -> Job | None:
     admission = _mapping(status["admission"], "admission")
     wide = sum(_devices(admission))
     if not 0 <= wide <= MOST_DEVICES:
-        raise Unreadable(f"devices: {shown(wide)}; accepted: at most {MOST_DEVICES}")
+        raise Unreadable(f"devices: {shown(wide)}; accepted: 0 to {MOST_DEVICES}")
     if not wide:
         return None
     ended = instant(true["Finished"], "Finished")
