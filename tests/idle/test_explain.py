@@ -149,7 +149,7 @@ async def test_what_a_dry_run_would_have_done_can_be_explained_too(site: Site) -
     code, told, complaint = await explain(site, record["metadata"]["name"])
 
     assert (code, complaint) == (0, "")
-    assert "Decided again from its stored input (1 workloads): the same plan" in told
+    assert "Decided again from its stored input (1 workload): the same plan" in told
     assert "Preemptor: none" in told
     assert "Status: Planned (dry run: nothing is marked or evicted)" in told
     assert await site.phase("Job/training") == "Idle"

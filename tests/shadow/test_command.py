@@ -152,7 +152,7 @@ def test_samples_of_a_decision_log_tell_for_whom_room_would_have_been_made(tmp_p
     policy.write_text("preemption: {withinClusterQueue: LowerPriority}\n")
     told = CliRunner().invoke(shadow, ["--policy", str(policy), "--decision-log", str(log)])
     assert told.exit_code == 0, told
-    assert "not read: 1 lines of" in told.output and "not read: 3 lines are missing" in told.output
+    assert "not read: 1 line of" in told.output and "not read: 3 lines are missing" in told.output
     assert told.output.splitlines()[-1].split() == [
         *("2026-03-04T10:15:00.000000Z", "quota", "Workload", "ns/urgent"),
         *("nobody", "ns/recent", "0.0", "->", "1.0"),

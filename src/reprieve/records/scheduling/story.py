@@ -96,7 +96,7 @@ def _preemptor(
         yield line
         return
     members = [each for each in answers if each.part is Part.MEMBER]
-    yield f"{line}, priority {replay.priority}, {len(members)} waiting pods"
+    yield f"{line}, priority {replay.priority}, {counted(len(members), 'waiting pod')}"
     if len(members) > MOST_NAMED and not everything:
         pools = _pools(replay)
         rows = ((pools.get(m.node, ""), m.key.partition("/")[0], m.group) for m in members)
