@@ -152,7 +152,9 @@ def test_samples_of_a_decision_log_tell_for_whom_room_would_have_been_made(tmp_p
     policy.write_text("preemption: {withinClusterQueue: LowerPriority}\n")
     told = CliRunner().invoke(shadow, ["--policy", str(policy), "--decision-log", str(log)])
     assert told.exit_code == 0, told
-    assert "not read: 1 line of" in told.output and "not read: 3 lines are missing" in told.output
+    output = " ".join(told.output.split())
+    assert f"not read: {log}: 1 line not of a decision log" in output
+    assert f"not read: {log}: 3 lines missing" in output
     assert told.output.splitlines()[-1].split() == [
         *("2026-03-04T10:15:00.000000Z", "quota", "Workload", "ns/urgent"),
         *("nobody", "ns/recent", "0.0", "->", "1.0"),
