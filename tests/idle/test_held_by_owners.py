@@ -122,6 +122,23 @@ async def test_idle_work_whose_eviction_fails_in_whatever_way_holds_no_demand_up
         assert failing.tries >= 1 and await site.get("jobs.batch", failing.name)
 
 
+@pytest.mark.parametrize(("code", "before"), [(500, ""), (429, WEBHOOK)])
+async def test_three_failed_marks_keep_no_idle_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, before: str
+) -> None:
+    async with open_site(tmp_path, _NODES) as site:
+        failing = FailingWrites(monkeypatch, _MARK, _marks, code, before, most=3)
+        await site.run({"GPU_PREEMPTION_POLLING_INTERVAL": "5s"})
+        for name in _NAMES:
+            await site.create(job(name, container(gpu=4), enabled="true"))
+            await site.until_phase(f"Job/{name}", "Idle")
+        site.busy("Job/demand", 80)
+        await site.create(job("demand", container(gpu=8), enabled="true"))
+        await site.until_phase("Job/demand", "Active", seconds=60.0)
+        (record,) = await site.records()
+        assert failing.tries == 3 and record["spec"]["victims"][1:]
+
+
 async def test_a_server_that_answers_so_to_everybody_makes_no_idle_work_immune(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -16,7 +16,12 @@ from reprieve.kube.errors import Unreachable
 from reprieve.kube.transport import Answer, HttpWire, Request
 from tests.kube.fakes import FakeAnswer, status
 
-REASONS = {404: "NotFound", 429: "TooManyRequests", 503: "ServiceUnavailable"}
+REASONS = {
+    404: "NotFound",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
 WEBHOOK = 'admission webhook "immune.example.com" denied the request: '
 
 
@@ -24,7 +29,8 @@ class FailingWrites:
     """Fails writes of the first object for which `evicts` holds, with code 0 without an answer.
 
     `evicts` judges method, path and body of a request whose path matches `path`, of which the first
-    group is the name of the object. `everybody`: it fails all requests whatever they are.
+    group is the name of the object. `everybody`: it fails all requests whatever they are. `most`:
+    how many fail.
     """
 
     def __init__(
@@ -34,10 +40,11 @@ class FailingWrites:
         evicts: Callable[[str, Any], bool],
         code: int,
         before: str = "",
+        most: int | None = None,
     ) -> None:
         self.name, self.tries, self.everybody, self._over = "", 0, False, False
         self._path, self._evicts = re.compile(path), evicts
-        self._code, self._before = code, before
+        self._code, self._before, self._most = code, before, most
         sent = HttpWire.send
 
         async def send(wire: HttpWire, request: Request, stream: bool, rejected: bool) -> Answer:
@@ -53,6 +60,8 @@ class FailingWrites:
         self._over = True
 
     def _fails(self, request: Request) -> bool:
+        if self._most is not None and self.tries >= self._most:
+            return False
         if self._over or self.everybody:
             return not self._over
         found = self._path.search(request.path)

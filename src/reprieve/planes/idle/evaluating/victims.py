@@ -47,9 +47,13 @@ from reprieve.wording.kube_scheduler import eviction_refused
 
 __all__ = ["IdleVictims"]
 
-_ATTEMPTS: Final = 3  # at marking
+_ATTEMPTS: Final = 5  # at marking
 _REFUSALS: Final = 4  # after as many others are looked for
 _OVERDUE: Final = 5 * MINUTE
+
+
+class _RefusedMark(Exception):
+    """A mark was refused, not yet often enough for others to be looked for."""
 
 
 class IdleVictims:
@@ -154,9 +158,10 @@ class IdleVictims:
         changed = f"{name} changed before it was marked"
         phases = next((g.phases for g in intent.spec.guards if g.subject == subject), None)
 
-        contest = Contest()
+        contest, refusals = Contest(), 0
 
         async def once() -> Marked[None] | VictimResult:
+            nonlocal refusals
             shown = await self._marks.read(subject, intent)
             if shown.marked:
                 return Marked(None)
@@ -168,16 +173,19 @@ class IdleVictims:
                 if isinstance(failure, Conflict) or not self._is_refusal(victim, failure):
                     raise
                 if not (isinstance(failure, Forbidden) and failure.rule):
+                    refusals += 1
+                    if refusals < _REFUSALS and not says_nothing(failure):
+                        raise _RefusedMark from failure
                     # Who grants a right that is missing need not wait for it.
                     self._not_evictable.refused(victim.root.uid, self._context.clock.wall())
                 why = f"{name} cannot be marked: {failure}"
                 return VictimResult(VictimState.FAILED, why)
             return Marked(None)
 
-        pause = self._context.client.transport.pause
+        pause, again = self._context.client.transport.pause, (Conflict, _RefusedMark)
         try:
-            return await retried(contest.of(once), pause, (Conflict,), _ATTEMPTS, soon=True)
-        except Conflict:
+            return await retried(contest.of(once), pause, again, _ATTEMPTS, soon=True)
+        except (Conflict, _RefusedMark):
             return VictimResult(VictimState.SPARED, changed)
 
     def _is_refusal(self, victim: Victim, failure: ApiError) -> bool:
