@@ -15,9 +15,12 @@ from typing import Any, Final
 import pytest
 
 from kubelocal.server.errors import StatusError
+from tests.idle.queues import CLASS
 from tests.idle.site import GPU_WORKLOADS, NAMESPACE, Object, Site, container, job
 from tests.idle.test_kueue import CRD, WORKLOADS, waiting_for
 
+DELAY: Final = "reprieve.dev/preemption-delay"
+CLASSES: Final = ("eager", "patient")
 WITHIN_S: Final = 6  # a grace period of 1 s lies in it
 
 
@@ -62,7 +65,10 @@ class Tenants:
         )
         if self.chance.random() < 0.3:
             made["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "a"}
-        await self.site.create(made)
+        await self.site.create(self.of_job(made))
+
+    def of_job(self, made: Object) -> Object:
+        return made
 
     def any_job(self) -> str:
         return f"job-{self.chance.randint(1, max(1, self.jobs))}"
@@ -166,6 +172,41 @@ class TenantsWithQueues(Tenants):
         await self.site.delete(WORKLOADS, await self.any_queued())
 
 
+class TenantsWithDelays(Tenants):
+    """Demands of three classes, of equal priority, whose delay before preemption changes."""
+
+    def steps(self) -> list[Callable[[], Awaitable[object]]]:
+        return [
+            *super().steps(),
+            *([self.delay_a_class] * 3),
+            *([self.configure_defaults] * 3),
+        ]
+
+    def of_job(self, made: Object) -> Object:
+        chosen = self.chance.choice(("", *CLASSES))
+        if chosen:
+            made["spec"]["template"]["spec"]["priorityClassName"] = chosen
+        return made
+
+    async def delay_a_class(self) -> None:
+        value = self.chance.choice(("0s", "2s", "1h", None))
+        kind = "priorityclasses.scheduling.k8s.io"
+        await self.site.annotate(kind, self.chance.choice(CLASSES), namespace="", **{DELAY: value})
+
+    async def configure_defaults(self) -> None:
+        change: dict[str, Any] = self.chance.choice(
+            (
+                {"defaultPolicy": self.chance.choice(("Always", "Never", "OnPressure", None))},
+                {"defaultGracePeriod": self.chance.choice(("1s", "1h", None))},
+                {"defaultThreshold": self.chance.choice((5, 95, None))},
+                {"defaultAggregation": self.chance.choice(("Max", "Avg", None))},
+                {"defaultTTL": self.chance.choice(("1s", "1h", None))},
+            )
+        )
+        said = {"spec": {"gpuPreemption": change}}
+        await self.site.patch("kaiwoconfigs.config.kaiwo.silogen.ai", "kaiwo", said, namespace="")
+
+
 def suspended(name: str, gpu: int) -> Object:
     made = job(name, container(gpu=gpu), enabled="true")
     made["spec"]["suspend"] = True
@@ -223,3 +264,12 @@ async def test_it_finds_nothing_where_others_edit_gpu_workloads_and_queue_jobs(
     seed: int, site: Site
 ) -> None:
     await play(site, TenantsWithQueues(site, random.Random(seed)), CRD)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [200])
+async def test_it_finds_nothing_where_defaults_and_delays_of_classes_change(
+    seed: int, site: Site
+) -> None:
+    classes = [{**CLASS, "value": 0, "metadata": {"name": name}} for name in CLASSES]
+    await play(site, TenantsWithDelays(site, random.Random(seed)), *classes)
