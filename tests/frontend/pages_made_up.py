@@ -409,7 +409,7 @@ def mine(size: str, tick: int) -> Made:
             ["job/team-a/train-1", "team-a-queue", 8, gpu, 0, at - 600, "Running"],
         ),
         "told": (
-            ("unit:unit due:instant answered:number asked:number state:word by rule message"),
+            ("unit:unit due:instant answered:number requested:number state:word by rule message"),
             [
                 "job/team-a/train-1", at + 245, 5, 8, "Saving", "another tenant's work #a3f1",
                 "higher priority", "step 1,200 of 4,000",

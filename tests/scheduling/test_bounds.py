@@ -14,7 +14,7 @@ from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions import governor as governors
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution import pod_victims
-from reprieve.execution.accounts import returns
+from reprieve.execution.accounts import demand_names, returns
 from reprieve.execution.records.book import Retention
 from reprieve.planes.common.disruptions import displacements, loop_notices
 from reprieve.planes.scheduling.cycle import preemptions
@@ -32,6 +32,7 @@ async def test_after_more_gangs_a_plane_holds_no_more_than_before() -> None:
     with (
         patch.object(preemptions, "_RETENTION", Retention(cap=_MOST, every=5 * SECOND)),
         patch.object(displacements, "_MOST_KNOWN", _MOST),
+        patch.object(demand_names, "_KEPT", _MOST),
         patch.object(returns, "_MOST_RUNS", _MOST),
         patch.object(returns, "_MOST_LINES", _MOST),
         patch.object(loop_notices, "_KEPT", _MOST),

@@ -147,8 +147,8 @@ def test_an_input_beyond_the_bound_is_left_out_and_says_so() -> None:
     small, large = encode(crowd(2_000), Policy(), NOW), encode(crowd(15_000), Policy(), NOW)
 
     assert DATA_LIMIT / 8 < len(small["data"]) <= DATA_LIMIT
-    assert large == {"version": 1, "omitted": "15000 workloads"}
-    with pytest.raises(InputOmitted, match=r"too large to be stored \(15000 workloads\)"):
+    assert large == {"version": 1, "omitted": "15,000 workloads"}
+    with pytest.raises(InputOmitted, match=r"too large to be stored \(15,000 workloads\)"):
         decode(large)
 
 

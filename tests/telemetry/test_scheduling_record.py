@@ -150,7 +150,7 @@ def test_an_input_that_is_too_large_says_so() -> None:
     ]
     snapshot = snapshot_of(node("n0"), *lows, *members)
     recorded = encode_scheduling(snapshot, Policy(), unit(members))
-    assert recorded == {"version": 1, "omitted": f"{MOST_PODS + 1} pods"}
+    assert recorded == {"version": 1, "omitted": f"{MOST_PODS + 1:,} pods"}
     with pytest.raises(InputOmitted, match="15,001 pods"):
         again(recorded)
 

@@ -47,7 +47,7 @@ async def test_a_job_that_its_quota_refuses_has_the_quota_plane_as_its_owner_and
     assert said["demand"] == (
         f"the quota plane decides; it lacks 4 {GPU} of quota; no work is preempted for it"
     )
-    assert (said["idle says"], said.get("idle work")) == ("PendingGpu", None)
+    assert (said["idle reports"], said.get("idle work")) == ("PendingGpu", None)
 
 
 async def test_the_return_of_displaced_work_states_why_idle_work_stays(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ async def test_the_return_of_displaced_work_states_why_idle_work_stays(tmp_path:
         wanted = job("wanted", "a", queued=True, opted=False)
         assert await cluster.demand(wanted) == {"tune": 4}
         found = await explained(cluster, "job/tune", "b")
-    assert facts(found)["idle says"] == (
+    assert facts(found)["idle reports"] == (
         "PendingGpu; idle work stays that could have been preempted in its place"
     )
 

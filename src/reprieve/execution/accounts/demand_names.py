@@ -3,13 +3,15 @@
 A demand that several planes decide has a record of each, and each names its own object of it: the
 idle plane a GpuWorkload, the quota plane a Workload, the scheduling plane a pod. In what their
 tenants read all of them are `Job/train`. Owners are followed by their controller references; an
-object that is not there, is another one of that name, or may not be read ends the way; a kind that
-may not be read is not requested again.
+object that is not there, is another one of that name, or may not be read ends the way. Only kinds
+are read that the chart grants to some plane, and one that may not be read is not requested again.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from kubeworld.objects.paths import first
@@ -23,6 +25,26 @@ __all__ = ["DemandNames"]
 
 _DEEPEST: Final = 10
 _KEPT: Final = 256
+_READ: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "": frozenset({"Pod"}),
+        "apps": frozenset({"Deployment", "ReplicaSet", "StatefulSet"}),
+        "batch": frozenset({"Job"}),
+        "jobset.x-k8s.io": frozenset({"JobSet"}),
+        "kaiwo.silogen.ai": frozenset({"GpuWorkload", "KaiwoJob", "KaiwoService"}),
+        "kubeflow.org": frozenset(
+            {"JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"}
+        ),
+        "kueue.x-k8s.io": frozenset({"Workload"}),
+        "leaderworkerset.x-k8s.io": frozenset({"LeaderWorkerSet"}),
+        "ray.io": frozenset({"RayCluster", "RayJob", "RayService"}),
+        "scheduling.k8s.io": frozenset({"CompositePodGroup", "PodGroup"}),
+        "scheduling.x-k8s.io": frozenset({"PodGroup"}),
+        "sparkoperator.k8s.io": frozenset({"SparkApplication"}),
+        "trainer.kubeflow.org": frozenset({"TrainJob"}),
+        "workload.codeflare.dev": frozenset({"AppWrapper"}),
+    }
+)
 
 
 class DemandNames:
@@ -62,7 +84,8 @@ class DemandNames:
     async def _read(self, named: ObjectRef) -> dict[str, Any] | None:
         """Return the object, None where it is not that of this uid, or is out of reach."""
         kind = named.api_version, named.kind
-        if kind in self._forbidden:
+        group = named.api_version.rpartition("/")[0]
+        if kind in self._forbidden or named.kind not in _READ.get(group, ()):
             return None
         try:
             resource = await self._mapper.resource_for(*kind)
