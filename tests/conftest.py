@@ -11,6 +11,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -309,13 +310,26 @@ _COLLECTING: Final = (5_000, 10, 20)
 gc.set_threshold(*_COLLECTING)
 
 
+_OPERATORS: Final = count(1)
+_TOGETHER: Final = 40
+
+
+def pytest_collection_finish() -> None:
+    # Modules and tests stay: operators that start collect all that is not hidden.
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def collector_as_before() -> Iterator[None]:
-    """Collect as before a test in which an operator ran: it hides its records until it ends."""
+    """Collect as before a test in which an operator ran; what it hid, once after several tests."""
     yield
-    if gc.get_threshold() != _COLLECTING or gc.get_freeze_count():
-        gc.set_threshold(*_COLLECTING)
+    if gc.get_threshold() == _COLLECTING:
+        return
+    gc.set_threshold(*_COLLECTING)
+    if next(_OPERATORS) % _TOGETHER == 0:
         gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
