@@ -103,7 +103,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         ({"input": None, "revision": 0}, "Nothing was decided: it was found in Preempting", 0),
         ({"planId": "0123"}, "NOT the recorded plan, but ", 1),
         ({"victims": []}, "NOT the recorded plan, other: victims", 1),
-        ({"decidedAt": "2026-03-04T10:15:01Z"}, "NOT the recorded plan, other: decidedAt", 1),
+        ({"decidedAt": "2026-03-04T10:15:01Z"}, "the same plan", 0),  # written a second later
+        ({"decidedAt": "2026-03-04T10:17:00Z"}, "NOT the recorded plan, other: decidedAt", 1),
         ({"proof": {"level": "Exempt"}}, "NOT the recorded plan, other: proof", 1),
     ],
 )

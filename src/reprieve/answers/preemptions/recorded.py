@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 import reprieve
-from kubeworld.units.instants import Nanos
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.api.reprieve import Action, Preemption, PreemptionSpec
 from reprieve.engine.plan import Plan, Plane
 from reprieve.planes.common.plugins import installed, load, load_scorers
@@ -138,8 +139,10 @@ def differences(spec: PreemptionSpec, replay: Replays) -> str:
     if plan is None or plan.id != spec.plan_id:
         return f"but {', '.join(each.id for each in plans) or 'none at all'}"
     again = _spec_again(spec, plan, now)
-    if not isinstance(replay, Replay):
-        # When it was written down is no part of the decision in these planes.
+    written = instant_or_none(spec.decided_at)
+    soon = written is not None and -SECOND < written - now < MINUTE
+    if soon or not isinstance(replay, Replay):
+        # It is written after it was decided, in the idle plane soon after.
         again = msgspec.structs.replace(again, decided_at=spec.decided_at)
     names = zip(spec.__struct_fields__, spec.__struct_encode_fields__, strict=True)
     other = [name for field, name in names if getattr(spec, field) != getattr(again, field)]
