@@ -111,6 +111,7 @@ class Evaluator:
             changed=changed,
             again=self.ask_at,
             displacements=displacements,
+            keep=lambda spec: side().keep(spec),
             evicted=lambda spec: side().evicted(spec),
         )
         self._carry_out = CarryOut(

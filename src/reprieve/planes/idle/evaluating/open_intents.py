@@ -61,8 +61,8 @@ class OpenIntents:
     """The intents that are not over, and the tasks that carry them.
 
     `intents` gives all Preemptions of the plane; `roots` what is known of roots; `again` requests
-    another look at a wall instant; `displacements`: reports to the governor; `evicted` is called
-    when the victims of a plan have been evicted.
+    another look at a wall instant; `displacements`: reports to the governor; `keep` is called while
+    the victims of a plan leave, `evicted` when they have been evicted.
     """
 
     def __init__(
@@ -76,13 +76,14 @@ class OpenIntents:
         changed: Callable[[GpuWorkloadKey], None],
         again: Callable[[Nanos], None],
         displacements: IdleDisplacements,
+        keep: Callable[[PreemptionSpec], None],
         evicted: Callable[[PreemptionSpec], None],
     ) -> None:
         self._roots = roots
         self.notices = context.notices or Notices(context.clock, context.metrics)
         self.notices.expect(Plane.IDLE)
         self._resuming = 0
-        self._evicted = evicted
+        self._keep, self._evicted = keep, evicted
         self._displacements = displacements
         self._context = context
         self._workloads = workloads
@@ -191,6 +192,9 @@ class OpenIntents:
         clock = self._context.clock
         now, wall = clock.monotonic(), clock.wall()
         for each in self._executor.open.values():
+            if each.ending is None and each.gone_since is None:
+                # Victims that save first leave later than a reservation lasts.
+                self._keep(each.intent.spec)
             if each.ending is not None or each.stalled or each.pending:
                 # Also where it is over but for its record, which could not be written.
                 self._again(Nanos(wall + max(each.next_try - now, _RETRY)))
@@ -274,7 +278,7 @@ class OpenIntents:
                 started = await self._book.log.start(intent)
                 whole = await self._book.log.whole(started)
                 # What the last holder of the lease freed is the demand's from the start on.
-                self._evicted(whole.spec)
+                self._keep(whole.spec)
                 await self._executor.resume(whole)
         except (Conflict, NotFound):
             pass  # written by another client: the watch shows it again

@@ -282,20 +282,25 @@ class JointSide:
 
     def begun(self, plan: Plan, snapshot: IdleSnapshot) -> None:
         """Have the scheduling plane keep the capacity that a plan frees."""
-        demand, scheduling = _demand_of(plan, snapshot), self._joint.scheduling
-        if scheduling is not None:
-            # Other demands must not use it before all victims are seen to leave.
-            scheduling.claim({Uid(uid): node for uid, node in plan.placement})
+        demand = _demand_of(plan, snapshot)
+        self._claim({Uid(uid): node for uid, node in plan.placement})
         if demand is not None:
             self._wake((demand,))
 
+    def keep(self, spec: PreemptionSpec) -> None:
+        """Have it keep that capacity for another minute."""
+        self._claim({Uid(place.uid): place.node for place in spec.placement})
+
+    def _claim(self, nodes: Mapping[Uid, str]) -> None:
+        # Other demands must not use the nodes before all victims are seen to leave.
+        if self._joint.scheduling is not None:
+            self._joint.scheduling.claim(nodes)
+
     def evicted(self, spec: PreemptionSpec) -> None:
         """Have the scheduling plane continue with a demand whose idle victims are on their way."""
-        scheduling = self._joint.scheduling
-        if scheduling is not None:
-            nodes = {Uid(place.uid): place.node for place in spec.placement}
-            scheduling.claim(nodes)
-            scheduling.wake(list(nodes))
+        self.keep(spec)
+        if self._joint.scheduling is not None:
+            self._joint.scheduling.wake([Uid(place.uid) for place in spec.placement])
 
     async def refusal(self, plan: Plan, rows: Mapping[GpuWorkloadKey, Workload]) -> str:
         """Return why the scheduling plane would not place the demand of a plan; empty if it would.

@@ -232,7 +232,6 @@ class SchedulingJoint:
     def claim(self, nodes: Mapping[Uid, str]) -> None:
         """Reserve for each of these pods, for a minute, the node that a plan frees for it."""
         claim_nodes(self._state, nodes, self._context.clock.monotonic())
-        self._state.changed()
 
     def waiting_with(self, pods: Sequence[Uid]) -> frozenset[Uid]:
         """Return these pods, and all that wait in the same groups."""
