@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from reprieve.api.reprieve import ObjectRef
-from reprieve.execution.accounts.demand_names import DemandNames
+from reprieve.execution.accounts.demand_names import _READ, DemandNames
 from reprieve.kube.resource import GPU_WORKLOADS, PODS, Resource
 from tests.execution.test_disruptions import Story, processes_end
 from tests.execution.test_executor import PLANES
+from tests.granted import granted
 from tests.scheduling.site import Object
 
 __all__ = ["processes_end"]
@@ -79,3 +80,8 @@ async def test_a_tenant_reads_the_job_that_the_demand_is_of(story: Story) -> Non
     await story.carry()
     await story.until_closed()
     assert {each["preemptor"] for each in story.specs()} == {"Job/train"}
+
+
+def test_every_kind_that_is_read_is_granted_to_some_plane() -> None:
+    read = {(group, f"{kind.lower()}s") for group, kinds in _READ.items() for kind in kinds}
+    assert read <= {(group, plural) for verb, group, plural in granted() if verb == "get"}

@@ -10,6 +10,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
+from kubelocal.tests.server.late_handshake import late_handshake
 from kubeworld.units.clock import SystemClock, VirtualClock
 from kubeworld.units.durations import SECOND
 from reprieve.cli.run import _metrics_host
@@ -68,18 +69,8 @@ async def test_a_handshake_that_ends_after_the_server_leaves_no_connection_open(
     protection = metrics_protection(client(Reviews()), SystemClock())
     registry = Metrics().registry
     serving = serve_telemetry(registry, list, list, 0, "127.0.0.1", protection=protection)
-    async with serving as port:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for _ in range(20):  # turns of the loop in which the server accepts the connection
-            await asyncio.sleep(0)
-    try:
-        await writer.start_tls(untrusting(), server_hostname="127.0.0.1")
-        async with asyncio.timeout(20):
-            assert await reader.read() == b""
-    except ConnectionError:
-        pass  # closed before the handshake has ended, which is as well
-    finally:
-        writer.close()
+    async with late_handshake(serving, untrusting()) as read:
+        assert read == b""
 
 
 async def test_only_those_who_may_get_the_path_read_it_and_probes_are_open() -> None:

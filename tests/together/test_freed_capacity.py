@@ -16,10 +16,12 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from reprieve.api import reprieve as api
-from reprieve.kube.resource import PREEMPTIONS
+from reprieve.kube.bodies import Propagation
+from reprieve.kube.resource import PREEMPTIONS, Resource
 from tests.background import ended
 from tests.together.site import Site, job, node, site
 
+_JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 _SECONDS: Final = 90  # of virtual time
 
 
@@ -80,3 +82,33 @@ async def test_each_demand_has_one_plan_and_starts(
         preemptors = (each.spec.preemptor for each in records)
         plans = Counter(each.name for each in preemptors if each and "demand" in each.name)
         assert set(plans.values()) == {1} and len(plans) == len(demands), plans
+
+
+@pytest.mark.thorough
+async def test_what_a_victim_frees_is_kept_while_another_one_saves_for_minutes(
+    tmp_path: Path,
+) -> None:
+    config = "gpuPreemption: {notice: {max: 10m}}\n"
+    async with site(tmp_path, [node("n0")], {"a": 16, "b": 8}, config=config) as cluster:
+        (quick,), (slow,) = job("quick", "b"), job("slow", "b")
+        slow["metadata"]["annotations"]["reprieve.dev/notice"] = "3m"
+        await cluster.runs([quick], [slow])
+        await cluster.idle([quick], [slow])
+        large, small = job("large", "a", gpus=8), job("small", "a", opted=False)
+        for each in (large, small):
+            cluster.use(each, 90.0)
+        await cluster.create(*large)
+        await asyncio.sleep(20)
+        await cluster.client.delete(_JOBS, "b", "quick", propagation=Propagation.BACKGROUND)
+        await asyncio.sleep(80)  # a reservation lasts a minute
+        await cluster.create(*small)
+        await asyncio.sleep(200)
+        records = (await cluster.client.list(PREEMPTIONS, api.Preemption)).items
+        assert (cluster.placed("large"), cluster.placed("small")) == (1, 0)
+        evicted = {
+            victim.root.name
+            for each in records
+            for victim, status in zip(each.spec.victims, each.status.victims, strict=True)
+            if status.state is api.VictimState.EVICTED
+        }
+        assert evicted == {"slow"}

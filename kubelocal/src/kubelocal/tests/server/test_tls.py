@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from aiohttp import ClientConnectorCertificateError, ClientSession
 
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.errors import UsageError
+from kubelocal.tests.server.late_handshake import late_handshake
 
 pytestmark = pytest.mark.real_time  # kubectl is a process of its own
 
@@ -93,18 +96,13 @@ async def test_the_authority_outlives_a_restart_and_is_never_replaced(tmp_path: 
 
 
 async def test_a_handshake_that_ends_after_the_server_leaves_no_connection_open() -> None:
-    async with EmbeddedCluster(tls=True) as cluster:
-        assert cluster.certificate_authority is not None
-        trust = ssl.create_default_context(cadata=cluster.certificate_authority.decode())
-        port = int(cluster.url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for _ in range(20):  # turns of the loop in which the server accepts the connection
-            await asyncio.sleep(0)
-    try:
-        await writer.start_tls(trust, server_hostname="127.0.0.1")
-        async with asyncio.timeout(20):
-            assert await reader.read() == b""
-    except ConnectionError:
-        pass  # closed before the handshake has ended, which is as well
-    finally:
-        writer.close()
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+
+    @asynccontextmanager
+    async def serving() -> AsyncIterator[int]:
+        async with EmbeddedCluster(tls=True) as cluster:
+            yield int(cluster.url.rpartition(":")[2])
+
+    async with late_handshake(serving(), trust) as read:
+        assert read == b""
