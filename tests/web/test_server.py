@@ -571,6 +571,29 @@ async def test_a_pause_follows_each_query_of_rows_whoever_makes_the_next() -> No
     assert await _lines(rows, "job/a/y", viewer=everything) == [{"again": 10}]
 
 
+async def test_a_viewer_who_queries_all_the_time_takes_turns_with_the_others() -> None:
+    clock = SetClock()
+    rows = _rows(_PRINTED, clock)
+    answered: dict[str, int] = {"eager": 0, "ann": 0, "bob": 0}
+    due = {"ann": 0, "bob": 0}
+
+    async def query(name: str) -> int:
+        visit = Visit(name, Viewer(sees_all=True))
+        (found,) = [json.loads(each) async for each in rows.watch(["job/a/x"], visit)]
+        answered[name] += isinstance(found, list)
+        return 20 if isinstance(found, list) else int(found["again"])
+
+    for second in range(120):
+        # Ten times a second, and always before the others.
+        for _ in range(10):
+            await query("eager")
+        for name in due:
+            if second >= due[name]:
+                due[name] = second + await query(name)
+        clock.now += SECOND
+    assert answered["eager"] <= 6 and min(answered["ann"], answered["bob"]) >= 3, answered
+
+
 @pytest.mark.parametrize(
     "units", [(), ("job/x",), ("--all/a/x",), ("job/-n/x",), ("job/a/x",) * (MOST_ROWS + 1)]
 )

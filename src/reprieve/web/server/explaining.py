@@ -34,6 +34,8 @@ MOST_ROWS: Final = 60
 #: Pauses are so many times as long as the decision before them: a tenth of a core at most.
 _PAUSES: Final = 9
 _SHORTEST_PAUSE: Final = 10 * SECOND
+#: For how long a viewer who was due is waited for.
+_LATE: Final = 5 * SECOND
 
 #: As the API server accepts names; nothing that a command could read as an option.
 _NAME: Final = Form(r"[a-z0-9](?:[-a-z0-9.]*+)", 253)
@@ -88,6 +90,8 @@ class Explanations:
 class RowExplanations:
     """Runs `reprieve explain` for the rows of a table, one query of all viewers at a time.
 
+    Viewers are served in turn: one who queries again at once keeps no other from an answer.
+
     Args:
         rights, command: as of `Explanations`.
         clock: for the pauses.
@@ -99,6 +103,9 @@ class RowExplanations:
         self._clock = clock
         self._free = Nanos(0)
         self._busy = False
+        # By viewer: the number of the last query, and when one who has to wait is due.
+        self._served: dict[str, int] = {}
+        self._due: dict[str, Nanos] = {}
 
     async def watch(self, units: Sequence[str], visit: Visit) -> AsyncGenerator[bytes]:
         """Yield a line for each object that the viewer sees, or one that states when to query.
@@ -111,13 +118,16 @@ class RowExplanations:
             raise UsageError(f"accepted: 1 to {MOST_ROWS} times unit=KIND/NAMESPACE/NAME")
         seen = [each for each in units if visit.viewer.sees(each.split("/")[1])]
         pause = self._free - self._clock.monotonic()
-        if self._busy or pause > 0:
-            seconds = -(-max(pause, SECOND) // SECOND)
-            yield b'{"again": %d}\n' % seconds
-            return
         if not seen:
             return
+        if self._busy or pause > 0 or self._is_turn_of_another(visit.name):
+            seconds = -(-max(pause, SECOND) // SECOND)
+            self._due[visit.name] = Nanos(self._clock.monotonic() + seconds * SECOND)
+            yield b'{"again": %d}\n' % seconds
+            return
         self._busy, began = True, self._clock.monotonic()
+        self._due.pop(visit.name, None)
+        self._served[visit.name] = max(self._served.values(), default=0) + 1
         try:
             async with aclosing(self._commands.lines((*seen, "-o", "jsonl"), visit)) as lines:
                 async for line in lines:
@@ -126,3 +136,16 @@ class RowExplanations:
             now = self._clock.monotonic()
             self._busy = False
             self._free = Nanos(now + max(_SHORTEST_PAUSE, _PAUSES * (now - began)))
+
+    def _is_turn_of_another(self, viewer: str) -> bool:
+        """Return whether a viewer waits whose last answer is older, and is due by now."""
+        now, served = self._clock.monotonic(), self._served
+        self._due = {name: due for name, due in self._due.items() if now < due + _LATE}
+        known = {viewer, *self._due}
+        # Who has not queried for a while has the first turn again.
+        self._served = {name: number for name, number in served.items() if name in known}
+        mine = self._served.get(viewer, 0)
+        return any(
+            name != viewer and due <= now and self._served.get(name, 0) < mine
+            for name, due in self._due.items()
+        )
