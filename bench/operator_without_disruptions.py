@@ -22,7 +22,7 @@ class NoDisruptions:
     def __init__(self, *arguments: Any) -> None:
         """Accept the same arguments."""
 
-    async def tell(self, *arguments: Any) -> None:
+    async def report(self, *arguments: Any) -> None:
         """Write nothing."""
 
     def owes(self, name: str) -> bool:

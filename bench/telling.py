@@ -89,15 +89,15 @@ async def _run(count: int) -> None:
             plans = [_plan(number, clock.wall()) for number in range(count)]
             slots = asyncio.Semaphore(_AT_ONCE)
 
-            async def tell(plan: Preemption) -> None:
+            async def report(plan: Preemption) -> None:
                 uid = plan.spec.victims[0].root.uid
                 state = VictimStatus(uid, VictimState.EVICTED, plan.spec.decided_at)
                 async with slots:
-                    await reported.tell(plan, {uid: state}, {})
+                    await reported.report(plan, {uid: state}, {})
 
-            await tell(plans[0])
+            await report(plans[0])
             start = time.process_time()
-            await asyncio.gather(*map(tell, plans[1:]))
+            await asyncio.gather(*map(report, plans[1:]))
             cpu = time.process_time() - start
             found = await client.list(DISRUPTIONS, dict, namespace=_SPACE)
             assert len(found.items) == count, len(found.items)

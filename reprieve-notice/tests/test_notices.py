@@ -178,7 +178,7 @@ def test_a_pod_without_notices_is_never_due(monkeypatch: pytest.MonkeyPatch) -> 
     notices = Notices()
 
     assert [notices.due(step, every=2) for step in range(4)] == [None] * 4
-    assert not notices.say("saved")
+    assert not notices.report("saved")
 
 
 def test_all_ranks_save_when_one_was_told(

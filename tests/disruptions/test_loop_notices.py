@@ -124,7 +124,7 @@ async def test_a_loop_through_several_planes_is_named_within_two_turns_on_each_m
     kinds = {about.kind for about, reason, *_ in play.events.written if reason == LOOP}
     assert len(kinds) >= min(members, 3)
     turn = " -> ".join([*"abcde"[:members], "a"]).replace(" ", r" ")
-    text = play.notices.said_of(Lineage("a"))
+    text = play.notices.reported_of(Lineage("a"))
     called = [each.removeprefix("red/") for each in text.partition(",")[0].split(" -> ")]
     # The same circle, wherever it begins.
     begin = called.index("a")
@@ -137,7 +137,7 @@ async def test_a_loop_through_several_planes_is_named_within_two_turns_on_each_m
     play.notices.changed.append(changed.append)
     await play.notices.show(at(2 * 3_600))
     assert sorted(changed) == list("abcde"[:members])
-    assert play.notices.said_of(Lineage("a")) == ""
+    assert play.notices.reported_of(Lineage("a")) == ""
     assert samples(play.metrics.loop_members)[0].value == 0
     assert samples(play.metrics.held_pairs) == []
 

@@ -180,7 +180,7 @@ def pod_texts(data: bytes) -> None:
     assert row.pod_class.requests == counted_pod_row(found).pod_class.requests
     assert -1 <= (row.min_runtime or 0) < 2**63 and 0 <= row.checkpoint < 2**63
     if row.gang:
-        labels, said = dict(row.labels), dict(row.gang_says)
+        labels, said = dict(row.labels), dict(row.gang_annotations)
         pod_member(row.uid, "work", "a", labels, said, bound=True, defaults=Defaults(wait=SECOND))
     other = msgspec.convert(pod, Pod)
     idle_pods.pod_row(other, idle_pods.gpus_of(other, DEFAULT_VENDORS), ())

@@ -43,7 +43,7 @@ from tests.quota_plane.test_notice import (
     is_evicted,
     phases,
     recorded,
-    say_saved,
+    report_saved,
     until_phases,
 )
 
@@ -104,7 +104,7 @@ async def test_what_a_workload_loses_that_has_saved_counts_from_when_it_had(tmp_
         clock.turn(600)
         await cluster.create(gpu_job("high", priority="high"))
         await recorded(cluster)
-        await say_saved(cluster, "low")
+        await report_saved(cluster, "low")
         await cluster.until_admitted("high")
         assert cluster.plane is not None
         assert cluster.plane.held_pairs.ledger is not None
@@ -144,7 +144,7 @@ async def test_what_is_saved_outlives_a_process_that_is_away_over_the_deadline(
     async with two_that_save(tmp_path, clock) as cluster:
         await cluster.create(gpu_job("high", priority="high"))
         await recorded(cluster)
-        await say_saved(cluster, "old-a", 1)
+        await report_saved(cluster, "old-a", 1)
         await cluster.until("the first is evicted", lambda: is_evicted(cluster, "old-a"))
         assert not await is_evicted(cluster, "old-b")
         await cluster.stop()
@@ -169,7 +169,7 @@ async def test_who_stands_as_saved_in_the_record_is_not_waited_for_again(tmp_pat
         cluster.embedded.cluster.on_write = killed
         await cluster.create(gpu_job("high", priority="high"))
         deadline = deadline_of(await recorded(cluster))
-        await say_saved(cluster, "old-a", 1)
+        await report_saved(cluster, "old-a", 1)
         await asyncio.wait(cluster._tasks)
         assert not await is_evicted(cluster, "old-a")
         await cluster.stop()
@@ -211,7 +211,7 @@ async def _dies_at(folder: Path, number: int, stage: Stage) -> bool:
                 if dead and all(task.done() for task in cluster._tasks):
                     await cluster.stop()
                     await cluster.start(KEPT)
-                await say_saved(cluster, saving, 1)
+                await report_saved(cluster, saving, 1)
                 if await holds():
                     return
                 await asyncio.sleep(0.25)

@@ -103,7 +103,7 @@ async def told(cluster: Site, name: str) -> list[tuple[Notified, str]]:
     return found
 
 
-async def say_saved(cluster: Site, name: str, pods: int = 2) -> None:
+async def report_saved(cluster: Site, name: str, pods: int = 2) -> None:
     for each, uid in (await told(cluster, name))[:pods]:
         notices(cluster).saved(each, uid)
 
@@ -146,10 +146,10 @@ async def test_a_workload_that_has_saved_goes_at_once(tmp_path: Path) -> None:
         deadline = deadline_of(await asked_for_quota(cluster))
         await pass_time(cluster, 5 * SECOND)
 
-        await say_saved(cluster, "old", pods=1)
+        await report_saved(cluster, "old", pods=1)
         await pass_time(cluster, 30 * SECOND)
         assert not await is_evicted(cluster, "old")
-        await say_saved(cluster, "old")
+        await report_saved(cluster, "old")
         await cluster.until_admitted("new")
 
         assert cluster.clock.wall() < deadline - 9 * MINUTE
@@ -300,14 +300,14 @@ async def test_each_workload_of_a_plan_goes_as_soon_as_it_has_saved(tmp_path: Pa
         deadline = deadline_of(await asked_for_quota(cluster))
         await pass_time(cluster, 5 * SECOND)
 
-        await say_saved(cluster, "old-a")
+        await report_saved(cluster, "old-a")
         await pass_time(cluster, 5 * SECOND)
         assert await is_evicted(cluster, "old-a")
         assert not await is_evicted(cluster, "old-b")
         assert await phases(cluster) == ["Noticed"]
         await pass_time(cluster, MINUTE)
         assert await cluster.admitted() == {"old-b"}  # nobody gets what is kept for `new`
-        await say_saved(cluster, "old-b")
+        await report_saved(cluster, "old-b")
         await cluster.until_admitted("new")
 
         assert cluster.clock.wall() < deadline - 8 * MINUTE
@@ -322,7 +322,7 @@ async def test_who_has_not_been_released_stays_when_the_plan_ends(
 ) -> None:
     async with filled(tmp_path, *two()) as cluster:
         await asked_for_quota(cluster)
-        await say_saved(cluster, "old-a")
+        await report_saved(cluster, "old-a")
         await pass_time(cluster, 5 * SECOND)
         assert await is_evicted(cluster, "old-a")
         if restarted:
@@ -385,7 +385,7 @@ async def _dies_at(folder: Path, number: int, stage: Stage) -> bool:
             await cluster.start(OPTIONS)
             await pass_time(cluster, SECOND)
         saved_at = cluster.clock.wall()
-        await say_saved(cluster, "old-a")
+        await report_saved(cluster, "old-a")
         await pass_time(cluster, 20 * SECOND)
         assert "old-b" in await cluster.admitted(), f"write {number}"
         for _ in range(400):

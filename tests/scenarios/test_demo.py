@@ -111,7 +111,7 @@ async def test_of_what_is_over_the_newest_stay_and_all_that_is_not_over() -> Non
 async def test_a_silence_of_five_seconds_is_broken() -> None:
     clock, lines = LoopClock(), list[str]()
     narrator = Narrator(clock, lines.append)
-    narrator.say("begins")
+    narrator.report("begins")
     company = asyncio.create_task(narrator.keep_company(lambda: "3 of 8 GPUs in use"))
     began = clock.monotonic()
     while len(lines) < 3:

@@ -12,7 +12,7 @@ from reprieve.records.harm_table import harm_rows
 from tests.kube.fakes import FakeAnswer
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
-from tests.scheduling.test_notice import ALLOWED, asking, say_saved
+from tests.scheduling.test_notice import ALLOWED, asking, report_saved
 
 GPU = "nvidia.com/gpu"
 
@@ -300,7 +300,7 @@ async def test_the_ledger_has_what_a_notice_saved_and_for_how_long_work_was_away
         await cluster.until(cluster.intents)
         chosen = cluster.clock.wall()
         await cluster.pass_time(SECOND)
-        say_saved(cluster, "old")
+        report_saved(cluster, "old")
         await cluster.until(lambda: cluster.victims() == {"old"})
         cluster.end_all()
         await cluster.until(lambda: "new" in cluster.placed())

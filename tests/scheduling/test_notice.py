@@ -40,7 +40,7 @@ def told(cluster: Memory, name: str) -> Notified | None:
     return notices(cluster).of_pod(cluster.pod(name)["metadata"]["uid"])
 
 
-def say_saved(cluster: Memory, *names: str) -> None:
+def report_saved(cluster: Memory, *names: str) -> None:
     for name in names:
         notice = told(cluster, name)
         assert notice is not None
@@ -103,7 +103,7 @@ async def test_a_victim_that_has_saved_goes_at_once() -> None:
         await filled(cluster, asking("old", notice="10m"))
         await asked_for_room(cluster)
 
-        say_saved(cluster, "old")
+        report_saved(cluster, "old")
         await cluster.settle()
 
         assert cluster.victims() == {"old"}
@@ -117,10 +117,10 @@ async def test_a_unit_waits_for_its_last_speaker() -> None:
         await filled(cluster, *(asking(f"old-{i}", group="old") for i in range(2)))
         await asked_for_room(cluster)
 
-        say_saved(cluster, "old-0")
+        report_saved(cluster, "old-0")
         await cluster.pass_time(MINUTE // 2)
         assert not cluster.victims()
-        say_saved(cluster, "old-1")
+        report_saved(cluster, "old-1")
         await cluster.settle()
 
         assert cluster.victims() == {"old-0", "old-1"}
@@ -134,10 +134,10 @@ async def test_where_a_pod_speaks_for_its_unit_the_others_are_not_waited_for() -
         await filled(cluster, *olds)
         await asked_for_room(cluster)
 
-        say_saved(cluster, "old-0")
+        report_saved(cluster, "old-0")
         await cluster.pass_time(SECOND)
         assert not cluster.victims()
-        say_saved(cluster, "old-1")
+        report_saved(cluster, "old-1")
         await cluster.settle()
 
         assert cluster.victims() == {"old-0", "old-1"}
@@ -370,7 +370,7 @@ async def test_a_tree_of_groups_waits_for_its_victims_and_gets_its_room(again: b
         await cluster.pass_time(15 * SECOND)
         assert phases(cluster) == ["Noticed"]
 
-        say_saved(cluster, "old-0", "old-1")
+        report_saved(cluster, "old-0", "old-1")
         await cluster.settle()
 
         assert cluster.victims() == {"old-0", "old-1"}
@@ -437,7 +437,7 @@ async def test_a_job_of_an_older_gang_waits_for_its_victims_and_gets_its_room(ag
         await cluster.pass_time(15 * SECOND)
         assert phases(cluster) == ["Noticed"]
 
-        say_saved(cluster, "old-0", "old-1")
+        report_saved(cluster, "old-0", "old-1")
         await cluster.settle()
 
         assert cluster.victims() == {"old-0", "old-1"}
@@ -489,7 +489,7 @@ async def _dies_at(number: int, *, after: bool, away: int) -> bool:
         assert not cluster.victims(), f"write {number}"
         before = deadlines(cluster)
         if not cluster.dead:
-            say_saved(cluster, "old-0", "old-1")
+            report_saved(cluster, "old-0", "old-1")
         saved, start = cluster.clock.wall(), cluster.clock.wall()
         await cluster.pass_time(5 * SECOND)
         if cluster.dead:
@@ -591,7 +591,7 @@ async def test_a_new_leader_knows_how_notices_of_a_lineage_ended(saves: bool, cr
         lineage = intent["spec"]["victims"][0]["lineage"]
         assert notices(cluster).credit(lineage) == UNKNOWN
         if saves:
-            say_saved(cluster, "old")
+            report_saved(cluster, "old")
         await cluster.until(lambda: cluster.victims() == {"old"})
         cluster.end_all()
         await until_new_runs(cluster)

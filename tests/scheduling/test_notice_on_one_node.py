@@ -14,7 +14,7 @@ import pytest
 from kubeworld.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import Object, group, pod
-from tests.scheduling.test_notice import ALLOWED, asking, phases, say_saved, told
+from tests.scheduling.test_notice import ALLOWED, asking, phases, report_saved, told
 
 ORDERS = list(permutations(range(3)))
 
@@ -37,7 +37,7 @@ async def asked_by_three(cluster: Memory, *units: list[Object]) -> list[str]:
 async def saved_in_order(cluster: Memory, *turns: list[str]) -> None:
     for names in turns:
         assert all(told(cluster, name) is not None for name in names)
-        say_saved(cluster, *names)
+        report_saved(cluster, *names)
         for _ in range(7):
             await cluster.pass_time(SECOND)
             cluster.end_all()
@@ -151,7 +151,7 @@ async def test_a_victim_that_ends_by_itself_drops_no_plan() -> None:
         cluster.end("old-0")
         await cluster.pass_time(MINUTE)
         assert phases(cluster) == ["Noticed"]
-        say_saved(cluster, "old-1")
+        report_saved(cluster, "old-1")
         await cluster.settle()
         cluster.end_all()
         await cluster.until(lambda: "new" in cluster.placed())

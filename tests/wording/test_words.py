@@ -33,9 +33,16 @@ _NAMES = re.compile(r"`[^`]*`|\bPUT\b|\bGONE\b|\bGo(?:'s)? (?=duration|form|read
 
 
 #: Words that stood for many things in names of functions, classes, parameters and fields.
-_UNNAMED = frozenset(
-    ("told", "untold", "party", "parties", "heirs", "take", "takes", "taken", "put", "puts")
-)
+_UNNAMED = frozenset(("told", "untold", "tell", "tells", "telling", "say", "says", "saying")) | {
+    "party",
+    "parties",
+    "heirs",
+    "take",
+    "takes",
+    "taken",
+    "put",
+    "puts",
+}
 _NAMED_BY_OTHERS = frozenset(
     {
         "untold",  # the former name of a field of `Preemption`

@@ -102,7 +102,7 @@ def run(program: Sequence[str], sent: signal.Signals, *, ignored: bool = False) 
     threading.Thread(target=_hear, args=(reading, notices), daemon=True).start()
     notified = _follow(child, sent, notices)
     if notified and child.returncode == 0:
-        notices.say("saved")
+        notices.report("saved")
     notices.close()
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 

@@ -44,7 +44,7 @@ class FileSource:
                 return found
             self._sleep(_LOOK_S)
 
-    def say(self, id: str, state: str, **more: Any) -> Notified | None:
+    def report(self, id: str, state: str, **more: Any) -> Notified | None:
         """Return the notice; what this pod reports is not read."""
         return self._read()
 

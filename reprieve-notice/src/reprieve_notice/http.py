@@ -44,7 +44,7 @@ class HttpSource:
         """
         return self._sent(f"{self._url}?wait={wait}", None, wait + _SLACK_S)
 
-    def say(self, id: str, state: str, **more: Any) -> Notified | None:
+    def report(self, id: str, state: str, **more: Any) -> Notified | None:
         """Report the state of this pod; return the notice, None where it is not known any more.
 
         Raises:

@@ -121,7 +121,7 @@ class Notices:
             return ""
         return self._notified.instant_at(self._source.monotonic() + seconds)
 
-    def say(self, state: str, **more: Any) -> bool:
+    def report(self, state: str, **more: Any) -> bool:
         """Report the state of this pod; return whether the operator has heard it."""
         if self._source is None:
             return False
@@ -132,7 +132,7 @@ class Notices:
                 if notified is None:
                     return False
                 self._word = {"id": notified.id, "state": state, **more}
-                self._notified = notified = self._source.say(notified.id, state, **more)
+                self._notified = notified = self._source.report(notified.id, state, **more)
                 return self._source.hears and notified is not None and not notified.withdrawn
             except Away as failure:
                 log.warning("the operator does not hear that this pod is %s: %s", state, failure)
@@ -196,7 +196,7 @@ class Notices:
             and word is not None
             and word["id"] == notified.id
         ):
-            notified = self._source.say(**word)
+            notified = self._source.report(**word)
         self._notified = notified
 
 
@@ -228,14 +228,14 @@ class Notice:
         extended once, as far as the administrator allows.
         """
         more = {} if seconds is None else {"expected": self._notices.instant_in(seconds)}
-        return self._notices.say("saving", **more)
+        return self._notices.report("saving", **more)
 
     def saved(self, step: int | None = None, checkpoint: str = "") -> bool:
         """Report that this pod has saved; return whether the operator has heard it."""
         more: dict[str, Any] = {} if step is None else {"step": step}
         if checkpoint:
             more["checkpoint"] = checkpoint
-        return self._notices.say("saved", **more)
+        return self._notices.report("saved", **more)
 
 
 def _source_of_the_pod() -> HttpSource | FileSource | None:

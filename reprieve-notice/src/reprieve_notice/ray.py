@@ -6,7 +6,7 @@ new work on the node. Run it beside the raylet, in each pod of the cluster:
     reprieve-notice ray
 
 Ray does not report that its workers have saved. One worker of each pod reports that, after its
-`ray.train.report`, by `Notices().say("saved", step=step)`.
+`ray.train.report`, by `Notices().report("saved", step=step)`.
 """
 
 from __future__ import annotations

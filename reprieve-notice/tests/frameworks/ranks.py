@@ -29,7 +29,7 @@ class Source:
     def ask(self, wait: int = 0) -> Any:
         return self.told
 
-    def say(self, id: str, state: str, **more: Any) -> Any:
+    def report(self, id: str, state: str, **more: Any) -> Any:
         self.words.append((state, more))
         return self.told
 

@@ -117,7 +117,7 @@ async def _serve(options: _Options, history: History, metrics_port: int | None) 
     try:
         async with page as port:
             address = f"http://{_LOOPBACK}:{port}/?token={token}"
-            _say(address)
+            _print(address)
             with tempfile.TemporaryDirectory(prefix="reprieve-dashboard-") as folder:
                 if options.opened:
                     await asyncio.to_thread(open_page, address, Path(folder))
@@ -126,7 +126,7 @@ async def _serve(options: _Options, history: History, metrics_port: int | None) 
         await reader.transport.close()
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     click.echo(line)
     sys.stdout.flush()
 

@@ -53,11 +53,11 @@ def explain_record(name: str | None, options: Options) -> None:
     else:
         if asked is None:
             metadata = record.metadata
-            _say(f"Preemption {metadata.namespace}/{metadata.name}, plan {record.spec.plan_id}")
-            _say(verdict)
-            _say("")
+            _print(f"Preemption {metadata.namespace}/{metadata.name}, plan {record.spec.plan_id}")
+            _print(verdict)
+            _print("")
         for line in lines:
-            _say(line)
+            _print(line)
     if not upheld:
         if asked is not None:
             raise ReprieveError(verdict)
@@ -85,7 +85,7 @@ def _asked(workload: str | None) -> tuple[str, str] | None:
     return namespace, name
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     # A record may be any user's file: nothing in it may steer the terminal.
     click.echo(
         "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)

@@ -209,7 +209,7 @@ async def _serve(options: _Options, history: History, metrics_port: int | None) 
                 objects=None if options.open_to_all else Objects(as_who_asks(connection, clock)),
             )
             async with page as port:
-                _say_where(options, port, tls)
+                _print_address(options, port, tls)
                 await stop.wait()
     finally:
         await transport.close()
@@ -240,7 +240,7 @@ def _plan_rights(options: _Options, connection: Connection) -> PlanRights:
     return as_viewer(connection)
 
 
-def _say_where(options: _Options, port: int, tls: ssl.SSLContext | None) -> None:
+def _print_address(options: _Options, port: int, tls: ssl.SSLContext | None) -> None:
     host = options.listen or "localhost"
     scheme = "http" if tls is None else "https"
     click.echo(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/")

@@ -89,7 +89,7 @@ class Closing(Generic[M]):
     async def notify(self, each: Carried[M]) -> None:
         """Notify the tenants of evicted work, once."""
         if self._disruptions is not None and not each.notified:
-            await self._disruptions.tell(each.intent, each.states, each.ended)
+            await self._disruptions.report(each.intent, each.states, each.ended)
             each.notified = True
 
     async def close(self, each: Carried[M]) -> None:

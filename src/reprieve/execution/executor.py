@@ -368,7 +368,7 @@ class Executor(Generic[M]):
             ApiError: to be tried again, by `reconcile` if no other task does so.
         """
         if intent.status.phase is IntentPhase.NOTICED:
-            return self._tell_again(intent, await self._released(intent))
+            return self._report_again(intent, await self._released(intent))
         each = self._begin(intent, again=True)
         each.stalled = each.interrupted = True
         victims = intent.spec.victims
@@ -382,7 +382,7 @@ class Executor(Generic[M]):
             if is_notified(intent) and all(each.standing in _UNMARKED for each in readings):
                 # No victim is evicted yet: their reports are accepted again.
                 unheard = replace(intent.status, lost_after_save={})
-                return self._tell_again(replace(intent, status=unheard))
+                return self._report_again(replace(intent, status=unheard))
             await self._go_on_from(each, list(zip(victims, readings, strict=True)))
             self._steps.tear(each)
             each.stalled = False
@@ -404,7 +404,7 @@ class Executor(Generic[M]):
         pairs = zip(victims, found, strict=True)
         return [pair for pair in pairs if pair[1].standing not in _UNMARKED]
 
-    def _tell_again(
+    def _report_again(
         self, intent: Preemption, released: Sequence[tuple[Victim, Reading[M]]] = ()
     ) -> Carried[M]:
         """Continue a plan whose last deadline may be far away; `released`: already released."""
@@ -416,10 +416,10 @@ class Executor(Generic[M]):
                 evicted = VictimResult(VictimState.EVICTED, reading.message)
                 self._steps.record(each, victim, evicted)
             each.left.add(victim.root.uid)
-        self._spawn(self._go_on_telling(each))
+        self._spawn(self._continue_reports(each))
         return each
 
-    async def _go_on_telling(self, each: Carried[M]) -> None:
+    async def _continue_reports(self, each: Carried[M]) -> None:
         await self._mark(each)
         if not each.abandoned and not each.stalled:
             await self.evict(each)

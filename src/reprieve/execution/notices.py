@@ -283,18 +283,18 @@ class Notices:
                 notified.names |= joined
                 self._observe(notified)
             if all(each is None for each in found):
-                self._said(notified, notified.notice.ended(self._now(notified)))
+                self._stated(notified, notified.notice.ended(self._now(notified)))
                 continue
             there = frozenset(pod.uid for pod in pods if not pod.ended)
             speakers = frozenset(notified.speaks or notified.pods)
-            self._said(notified, notified.notice.spoken_for(speakers, there, self._now(notified)))
+            self._stated(notified, notified.notice.spoken_for(speakers, there, self._now(notified)))
 
     def waits(self, intent: Preemption) -> int:
         """Return for how long a plan waits for its units at most, 0 where all may be evicted."""
         longest = 0
         for notified in self._of_plan(intent):
             now = self._now(notified)
-            self._said(notified, notified.notice.at(now))
+            self._stated(notified, notified.notice.at(now))
             if not notified.notice.may_go:
                 longest = max(longest, notified.notice.due - now)
         return longest
@@ -406,7 +406,7 @@ class Notices:
             # knows.
             notified.wished, said = said.extended, replace(said, extended=0)
             self.waiters.wake(notified.plan)
-        self._said(notified, said)
+        self._stated(notified, said)
 
     def wishes(self, intent: Preemption) -> dict[str, str]:
         """Return to when deadlines are to be extended, by the uids of roots."""
@@ -423,7 +423,7 @@ class Notices:
             recorded = [intent.status.extended.get(each.root.uid, "") for each in notified.victims]
             if notified.wished and all(recorded):
                 until, notified.wished = max(instant_or_none(each) or 0 for each in recorded), 0
-                self._said(notified, notified.notice.extended_to(until, self._now(notified)))
+                self._stated(notified, notified.notice.extended_to(until, self._now(notified)))
                 self.waiters.wake(notified.id)
 
     async def settled(self, notified: Notified, nanoseconds: int) -> None:
@@ -434,7 +434,7 @@ class Notices:
     def saved(self, notified: Notified, uid: str, word: Word = NO_WORD) -> None:
         """A pod of the unit reports that it has saved."""
         self._hear(notified, uid, word)
-        self._said(notified, notified.notice.has_saved(uid, self._now(notified)))
+        self._stated(notified, notified.notice.has_saved(uid, self._now(notified)))
 
     def keep(self, notified: Notified, uid: str) -> None:
         """A pod of the unit reports that it is needed."""
@@ -460,7 +460,7 @@ class Notices:
             if distrusted is not None and distrusted != notified.history:
                 self._remember(notified, distrusted)
 
-    def _said(self, notified: Notified, notice: Notice) -> None:
+    def _stated(self, notified: Notified, notice: Notice) -> None:
         changed = notified.notice != notice
         notified.notice = notice
         if notice.state is State.SAVED and not notified.saved_at:

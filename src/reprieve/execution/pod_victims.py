@@ -33,7 +33,7 @@ from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound, ServerError, Unreachable
 from reprieve.kube.resource import PODS
-from reprieve.kube.retry import AWAY, UNSETTLED, retried, says_nothing
+from reprieve.kube.retry import AWAY, UNSETTLED, is_silent, retried
 from reprieve.kube.writes import Priority
 
 __all__ = ["DEFAULT_GRACE", "PodVictims", "is_marked"]
@@ -148,7 +148,7 @@ class PodVictims:
             why = self._too_long(victim, _grace(pod))
             if why:
                 await self.spare(pod)
-                self._tell_refused(intent, victim, why)
+                self._report_refused(intent, victim, why)
                 return VictimResult(VictimState.FAILED, why)
             return Marked(pod)
 
@@ -161,7 +161,7 @@ class PodVictims:
                 raise Unreachable(str(error)) from error
             if not self._is_refusal(victim, error):
                 raise
-            self._tell_refused(intent, victim, str(error))
+            self._report_refused(intent, victim, str(error))
             return VictimResult(VictimState.FAILED, str(error))
 
     async def spare(self, pod: Json | None) -> None:
@@ -247,11 +247,11 @@ class PodVictims:
             why = "" if again or victim.unit else self._too_long(victim, _grace(pod))
             if why:
                 await self.spare(pod)
-                self._tell_refused(intent, victim, why)
+                self._report_refused(intent, victim, why)
                 return VictimResult(VictimState.FAILED, why)
             await self._delete(asked, _by_uid(pod) if contest.lost else pod)
             self._is_of(intent, victim)
-            self._tell_evicted(intent, victim, pod)
+            self._report_evicted(intent, victim, pod)
             return VictimResult(VictimState.EVICTED)
 
         try:
@@ -261,7 +261,7 @@ class PodVictims:
         except ApiError as error:
             if self._starts_up(asked, error) or not self._is_refusal(victim, error):
                 return VictimResult(VictimState.PENDING, str(error), away=True)
-            self._tell_refused(intent, victim, str(error))
+            self._report_refused(intent, victim, str(error))
             return VictimResult(VictimState.FAILED, str(error))
 
     async def _tried(self, victim: Victim, once: Callable[[], Awaitable[T]]) -> T:
@@ -289,7 +289,7 @@ class PodVictims:
         return await retried(counted, self._client.transport.pause, _AGAIN, soon=True)
 
     def _is_refusal(self, victim: Victim, error: ApiError) -> bool:
-        return not says_nothing(error) or self._unanswered_of.is_refused(victim.root.uid)
+        return not is_silent(error) or self._unanswered_of.is_refused(victim.root.uid)
 
     def _starts_up(self, asked: tuple[str, str], error: ApiError) -> bool:
         """Whether a right seems to be missing for a short while only.
@@ -324,7 +324,7 @@ class PodVictims:
         if not asked or not self._is_of(intent, victim):
             return VictimResult(VictimState.GONE, _GONE)
         if pod is not None:
-            self._tell_evicted(intent, victim, pod)
+            self._report_evicted(intent, victim, pod)
         return VictimResult(VictimState.EVICTED, _ON_ITS_WAY)
 
     def _is_of(self, intent: Preemption, victim: Victim) -> bool:
@@ -335,7 +335,7 @@ class PodVictims:
             del self._evicted_by[next(iter(self._evicted_by))]
         return first == plan
 
-    def _tell_evicted(self, intent: Preemption, victim: Victim, pod: Json) -> None:
+    def _report_evicted(self, intent: Preemption, victim: Victim, pod: Json) -> None:
         try:
             self._evicted(intent, victim, _grace(pod))
         except Exception:
@@ -346,7 +346,7 @@ class PodVictims:
                 victim.root.name,
             )
 
-    def _tell_refused(self, intent: Preemption, victim: Victim, why: str) -> None:
+    def _report_refused(self, intent: Preemption, victim: Victim, why: str) -> None:
         try:
             self._refused(intent, victim, why)
         except Exception:

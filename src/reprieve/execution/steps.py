@@ -21,7 +21,7 @@ from reprieve.execution.carried import FIRST_PAUSE, Carried
 from reprieve.execution.fence import Deposed
 from reprieve.execution.victims import Marked, VictimResult, Victims
 from reprieve.kube.errors import ApiError
-from reprieve.kube.retry import says_nothing
+from reprieve.kube.retry import is_silent
 
 __all__ = ["Steps", "each_of"]
 
@@ -77,7 +77,7 @@ class Steps(Generic[M]):
         except Deposed:
             raise
         except ApiError as failure:
-            if insist and says_nothing(failure):
+            if insist and is_silent(failure):
                 raise
             return VictimResult(VictimState.FAILED, str(failure))
         except Exception as fault:
@@ -121,7 +121,7 @@ class Steps(Generic[M]):
         except Deposed:
             raise
         except ApiError as failure:
-            return VictimResult(_PENDING, str(failure), away=says_nothing(failure))
+            return VictimResult(_PENDING, str(failure), away=is_silent(failure))
         except Exception as fault:
             log.exception("victim %s/%s is not evicted", victim.root.namespace, victim.root.name)
             return VictimResult(_PENDING, f"a fault of the operator: {fault!r}")

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from kubeworld.units.durations import HOUR, InvalidDuration, parse_duration
 from reprieve.api.reprieve import PREEMPTION_DELAY
 
-__all__ = ["delay_problem", "said_delay"]
+__all__ = ["delay_problem", "stated_delay"]
 
 
-def said_delay(annotations: Mapping[str, str] | None) -> int | None:
+def stated_delay(annotations: Mapping[str, str] | None) -> int | None:
     """Return the nanoseconds that annotations have, None for none and no such duration."""
     text = (annotations or {}).get(PREEMPTION_DELAY)
     if text is None:
@@ -29,7 +29,7 @@ def said_delay(annotations: Mapping[str, str] | None) -> int | None:
 def delay_problem(annotations: Mapping[str, str] | None) -> str:
     """Return what is wrong with the annotation, empty where nothing is."""
     text = (annotations or {}).get(PREEMPTION_DELAY)
-    if text is None or said_delay(annotations) is not None:
+    if text is None or stated_delay(annotations) is not None:
         return ""
     accepted = "accepted: durations from 0s to 1h"
     return f"annotation {PREEMPTION_DELAY} is {text!r} and delays nothing; {accepted}"

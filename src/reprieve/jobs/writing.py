@@ -78,7 +78,7 @@ def started(kind: JobKind, job: Json, injected: Mapping[str, Injection]) -> Json
     changed = copy.deepcopy(job)
     set_at(changed, kind.suspend, False)
     if kind.components is not None:
-        _tell_components(kind, kind.components, changed, injected)
+        _report_components(kind, kind.components, changed, injected)
     elif kind.runtime is not None:
         changed = injected_runtime(kind.runtime, changed, injected)
     else:
@@ -199,7 +199,7 @@ def is_restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> bool:
     return restored(kind, job, pod_sets) == job
 
 
-def _tell_components(
+def _report_components(
     kind: JobKind, components: Components, job: Json, injected: Mapping[str, Injection]
 ) -> None:
     """Write what pods get into their components, in the order of the pod sets."""

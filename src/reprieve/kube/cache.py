@@ -111,7 +111,7 @@ class Cache(Generic[W, R]):
             except Exception:
                 log.exception("an observer failed on a batch of changes")
 
-        def tell(old: R | None, new: R | None) -> None:
+        def report(old: R | None, new: R | None) -> None:
             reported(old, new)
             notify(old, new)
 
@@ -119,7 +119,7 @@ class Cache(Generic[W, R]):
             ended()
             finish()
 
-        self._changed, self._settled = tell, end
+        self._changed, self._settled = report, end
         for record in list(self._records.values()):
             notify(None, record)
         if self._records:

@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 from kubeworld.units.durations import SECOND
 from reprieve.kube.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
 
-__all__ = ["ATTEMPTS", "AWAY", "UNSETTLED", "backoff", "retried", "says_nothing"]
+__all__ = ["ATTEMPTS", "AWAY", "UNSETTLED", "backoff", "is_silent", "retried"]
 
 T = TypeVar("T")
 Failures = tuple[type[Exception], ...]
@@ -81,7 +81,7 @@ async def retried(
         _SEEN_TO.reset(inner)
 
 
-def says_nothing(failure: ApiError) -> bool:
+def is_silent(failure: ApiError) -> bool:
     """Whether a failure is not about the object that was written, after all tries.
 
     A 500 that answers a write again and again, though the object could be read before each try, is

@@ -121,9 +121,7 @@ class _Candidacy:
         work = [
             watch,
             asyncio.create_task(elector.run()),
-            asyncio.create_task(
-                _say_whom_it_waits_for(elector, self._keeping.clock, self._stand_by)
-            ),
+            asyncio.create_task(_log_holder_of_lease(elector, self._keeping.clock, self._stand_by)),
         ]
         ends = {over, asyncio.create_task(self._lost.wait()), *work}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -185,8 +183,8 @@ class _Candidacy:
         )
 
 
-async def _say_whom_it_waits_for(
-    elector: LeaderElector, clock: Clock, say: Callable[[], None]
+async def _log_holder_of_lease(
+    elector: LeaderElector, clock: Clock, emit: Callable[[], None]
 ) -> None:
     """Report once of each other holder that it is waited for."""
     said = ""
@@ -194,7 +192,7 @@ async def _say_whom_it_waits_for(
         await clock.sleep(SECOND // 4)
         if elector.holder not in ("", said, elector.identity):
             said = elector.holder
-            say()
+            emit()
 
 
 async def _first_line(link: socket.socket) -> bytes:

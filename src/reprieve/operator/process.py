@@ -243,7 +243,7 @@ async def _served(
             runners.insert(0, given.disruptions)
         if given.notifier is not None:
             runners.append(given.notifier)
-        if given.notices is not None and given.disruptions is not None and _tells(given):
+        if given.notices is not None and given.disruptions is not None and _reports(given):
             reported = given.disruptions.preemptor_of
             runners.append(
                 PreemptionNotices(given.notices, client, given.fence, clock, events, reported)
@@ -281,7 +281,7 @@ def _keepers_of_harm(given: Surroundings, harm: HarmBudgets) -> list[Runner]:
     return [ledger, refusals, statuses]
 
 
-def _tells(given: Surroundings) -> bool:
+def _reports(given: Surroundings) -> bool:
     """Whether victims get notice in any plane of the process."""
     settings = given.settings
     of_quota = {} if settings.quota is None else settings.quota.section or {}

@@ -103,8 +103,8 @@ def displacements_of(
             known.get(subject.uid)
             or known.get(victim.root.uid)
             or _Row(
-                None if preemptor is None else there(preemptor) or _said(preemptor, intent),
-                there(subject) or _said_of(victim),
+                None if preemptor is None else there(preemptor) or _stated(preemptor, intent),
+                there(subject) or _reported_of(victim),
                 above=above,
             )
         )
@@ -144,12 +144,12 @@ def _stored(recorded: Mapping[str, Any] | None) -> Mapping[str, _Row]:
         return {}
 
 
-def _said(preemptor: ObjectRef, intent: Preemption) -> Participant:
+def _stated(preemptor: ObjectRef, intent: Preemption) -> Participant:
     """Return the lineage that the record states; without one it is one of its own."""
     said = intent.spec.preemptor_lineage or f"object/{preemptor.uid}"
     return Participant(Lineage(said), preemptor.namespace)
 
 
-def _said_of(victim: Victim) -> Participant:
+def _reported_of(victim: Victim) -> Participant:
     said = victim.lineage or f"object/{victim.subject.uid}"
     return Participant(Lineage(said), victim.subject.namespace)

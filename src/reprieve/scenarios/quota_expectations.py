@@ -21,7 +21,7 @@ async def wait_admitted(play: Play, step: WaitAdmitted) -> None:
             said.get("Admitted", "").startswith("True") and "Finished" not in said
             for each in observer.all(WORKLOADS, play.namespace)
             if each["spec"].get("queueName") == step.queue
-            for said in [_said(each)]
+            for said in [_stated(each)]
         )
         return True if admitted == step.count else None
 
@@ -38,7 +38,7 @@ async def wait_preempted(play: Play, step: WaitPreempted) -> None:
         nonlocal said
         for each in observer.all(WORKLOADS, play.namespace):
             if step.job in _owners(each):
-                said = _said(each)
+                said = _stated(each)
         waits = said.get("QuotaReserved", "").startswith("False")
         return True if waits and said.get("Preempted") == f"True {step.reason}" else None
 
@@ -66,7 +66,7 @@ def _owners(workload: Object) -> set[str]:
     return {each["name"] for each in workload["metadata"].get("ownerReferences") or ()}
 
 
-def _said(workload: Object) -> dict[str, str]:
+def _stated(workload: Object) -> dict[str, str]:
     """Return status and reason of a Workload's conditions by type."""
     conditions = (workload.get("status") or {}).get("conditions") or ()
     return {each["type"]: f"{each['status']} {each['reason']}" for each in conditions}

@@ -233,7 +233,7 @@ def _carry_out(
         return Failed(run, f"a fault of the replay's own: {raised(error)}")
     path = decisions_file(folder, run)
     with path.open("w", encoding="utf-8") as lines:
-        for line in decision_lines(done, _said(run)):
+        for line in decision_lines(done, _stated(run)):
             lines.write(f"{line}\n")
     return Outcome(
         run,
@@ -262,7 +262,7 @@ def decisions_file(folder: Path, run: Run) -> Path:
     return folder / f"decisions-{run.number:06}.jsonl"
 
 
-def _said(run: Run) -> dict[str, object]:
+def _stated(run: Run) -> dict[str, object]:
     return {"trace": run.trace, "seed": run.seed, "load": run.load, "policy": run.policy.name}
 
 

@@ -105,21 +105,21 @@ class DecisionLog:
         previous = None if known is None else known[1]
         if previous is not reason:
             self._known[plane, key] = unit, reason
-            self._say(plane, unit, reason, previous, sentence(diagnosis))
+            self._emit(plane, unit, reason, previous, sentence(diagnosis))
 
     def waits_no_longer(self, plane: Plane, key: str) -> None:
         """State that a unit started, ended or was deleted; nothing if it was not stated to wait."""
         known = self._known.pop((plane, key), None)
         if known is not None:
             unit, previous = known
-            self._say(plane, unit, None, previous, NO_LONGER)
+            self._emit(plane, unit, None, previous, NO_LONGER)
 
     def decided_on(
         self, plane: Plane, unit: Reference, reason: Reason, recorded: Mapping[str, Any]
     ) -> None:
         """Write what a decision was made on that refused a unit; `samples` had it due."""
         line = Sample(
-            *self._said_of(plane, unit),
+            *self._reported_of(plane, unit),
             reason.value,
             dict(recorded),
         )
@@ -127,12 +127,12 @@ class DecisionLog:
         self.samples.took(len(text))
         self._put(text)
 
-    def _said_of(self, plane: Plane, unit: Reference) -> tuple[str, str, str, str, str, str]:
+    def _reported_of(self, plane: Plane, unit: Reference) -> tuple[str, str, str, str, str, str]:
         """Return what every line about a unit begins with: when, by which plane, about whom."""
         at = format_micro(self._clock.wall())
         return at, plane.value, unit.kind, unit.namespace, unit.name, unit.uid
 
-    def _say(
+    def _emit(
         self,
         plane: Plane,
         unit: Reference,
@@ -141,7 +141,7 @@ class DecisionLog:
         said: str,
     ) -> None:
         line = ReasonChange(
-            *self._said_of(plane, unit),
+            *self._reported_of(plane, unit),
             "" if reason is None else reason.value,
             "" if previous is None else previous.value,
             said,

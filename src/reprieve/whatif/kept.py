@@ -81,7 +81,7 @@ class Kept(Generic[Q, A]):
             try:
                 # The process that queries receives the signal to end; the copies end with it.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
-                _say_nothing()
+                _print_nothing()
                 with (
                     os.fdopen(read_question, "rb") as asked,
                     os.fdopen(write_answer, "wb") as reported,
@@ -179,7 +179,7 @@ async def _answer(body: bytes, write: int, answer: Callable[[Q], Awaitable[A]]) 
         os._exit(status)
 
 
-def _say_nothing() -> None:
+def _print_nothing() -> None:
     """Hold no stream of the process: who reads one would wait for the copies, too."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):

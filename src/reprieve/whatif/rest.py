@@ -95,10 +95,10 @@ def _moves(change: Change) -> bool:
     old, new = change.old, change.new
     if old is None or new is None or new["kind"] != "Workload":
         return True
-    return _said(old) != _said(new)
+    return _stated(old) != _stated(new)
 
 
-def _said(workload: Json) -> tuple[Any, Any, Any]:
+def _stated(workload: Json) -> tuple[Any, Any, Any]:
     status = dict(workload.get("status") or {})
     conditions = status.pop("conditions", None) or ()
     reported = {(each["type"], each["status"]) for each in conditions}

@@ -14,7 +14,7 @@ import msgspec
 
 from kubeworld.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.api.reprieve import PREEMPTION_DELAY, IntentPhase
-from reprieve.intake.preemption_delay import said_delay
+from reprieve.intake.preemption_delay import stated_delay
 from reprieve.kube.bodies import Json
 from reprieve.kube.resource import PREEMPTIONS, Resource
 from reprieve.planes.common.process_settings import OperatorSettings
@@ -40,7 +40,7 @@ def longest_delay(settings: OperatorSettings, overlay: Overlay) -> int:
     for resource in _DELAYING:
         for _, raw in overlay.naming(resource, PREEMPTION_DELAY.encode()):
             metadata = msgspec.json.decode(raw)["metadata"]
-            found.append(said_delay(metadata.get("annotations")) or 0)
+            found.append(stated_delay(metadata.get("annotations")) or 0)
     return max(found)
 
 

@@ -47,7 +47,7 @@ async def _turn(cluster: Memory, most: int = SECOND) -> None:
         cluster.start(budgets=True, tells=True, section=ALLOWED)
 
 
-def _say_saved(cluster: Memory) -> None:
+def _report_saved(cluster: Memory) -> None:
     """Report that the pod has saved, as its speaker does until it is heard."""
     notice = told(cluster, "old") if "old" in cluster.placed() else None
     if notice is not None:
@@ -66,7 +66,7 @@ async def _story(cluster: Memory, kill_at: int | None) -> tuple[Amount, int]:
     cluster.create(pod("new", 4, priority="high"))
     for _ in range(60):
         await _turn(cluster)
-        _say_saved(cluster)
+        _report_saved(cluster)
         cluster.end_all()
         if "new" in cluster.placed():
             break

@@ -87,9 +87,9 @@ def unspecified(names: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
         if name not in _REQUIRED:
             continue
         part, resource = _REQUIRED[name]
-        if resource in _said(spec, part):
+        if resource in _stated(spec, part):
             continue
-        silent = [one["name"] for one in containers if resource not in _said(one, part)]
+        silent = [one["name"] for one in containers if resource not in _stated(one, part)]
         if silent:
             parts.append(f"{name} for: {','.join(sorted(silent))}")
     return "; ".join(parts)
@@ -103,7 +103,7 @@ def in_scope(spec: Mapping[str, Any], resource: str, obj: Mapping[str, Any]) -> 
     return resource == "pods" and all(_matches(scope, obj.get("spec") or {}) for scope in scopes)
 
 
-def _said(holder: Mapping[str, Any], part: str) -> Mapping[str, Any]:
+def _stated(holder: Mapping[str, Any], part: str) -> Mapping[str, Any]:
     return (holder.get("resources") or {}).get(part) or {}
 
 

@@ -55,7 +55,7 @@ def shared_claim(group: Mapping[str, Any] | None, asked: Object) -> str | None:
     """Return the claim that a pod shares with its group: None for none, empty for not yet."""
     if group is None or asked not in asked_of(group):
         return None
-    return next((name for title, name in _said(group) if title == asked["name"]), "")
+    return next((name for title, name in _stated(group) if title == asked["name"]), "")
 
 
 def status_with_claims(
@@ -82,7 +82,7 @@ def status_with_claims(
 def claims_used_by(user: Mapping[str, Any]) -> list[str]:
     """Return the names of the claims that a pod or a group uses."""
     names = {str(each.get("resourceClaimName") or "") for each in asked_of(user)}
-    return sorted((names | {name for _, name in _said(user)}) - {""})
+    return sorted((names | {name for _, name in _stated(user)}) - {""})
 
 
 def status_without(claim: Mapping[str, Any], left: Sequence[Object]) -> Object:
@@ -104,6 +104,6 @@ def without_protection(claim: Object) -> Object:
     return {**claim, "metadata": {**metadata, "finalizers": kept}}
 
 
-def _said(user: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _stated(user: Mapping[str, Any]) -> list[tuple[str, str]]:
     statuses = (user.get("status") or {}).get("resourceClaimStatuses") or ()
     return [(each["name"], str(each.get("resourceClaimName") or "")) for each in statuses]

@@ -106,7 +106,7 @@ class _Rollout:
         revision = max(map(_revision, self._old), default=0) + 1
         made = new_replica_set(self._owner, self._digest, count, revision)
         if count:
-            self._tell_scaling(made, 0, count)
+            self._report_scaling(made, 0, count)
         return made
 
     def _room(self) -> int:
@@ -152,10 +152,10 @@ class _Rollout:
         before = replicas_of(replica_set)
         if before == count:
             return replica_set
-        self._tell_scaling(replica_set, before, count)
+        self._report_scaling(replica_set, before, count)
         return {**replica_set, "spec": {**replica_set["spec"], "replicas": count}}
 
-    def _tell_scaling(self, replica_set: Object, before: int, count: int) -> None:
+    def _report_scaling(self, replica_set: Object, before: int, count: int) -> None:
         direction = "up" if count > before else "down"
         name = replica_set["metadata"]["name"]
         text = f"Scaled {direction} replica set {name} from {before} to {count}"

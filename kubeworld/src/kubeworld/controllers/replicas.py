@@ -69,8 +69,8 @@ def with_status(acts: list[Act], owner: Object, changed: Mapping[str, Any]) -> l
     """
     before = owner.get("status") or {}
     status = {name: value for name, value in {**before, **changed}.items() if value is not None}
-    return acts if _said(before) == _said(status) else [*acts, Status(status)]
+    return acts if _stated(before) == _stated(status) else [*acts, Status(status)]
 
 
-def _said(fields: Mapping[str, Any]) -> Object:
+def _stated(fields: Mapping[str, Any]) -> Object:
     return {name: value for name, value in fields.items() if value not in (0, None, "", [])}

@@ -131,10 +131,10 @@ class UpSession:
         """Bring everything up, show it until it is over, and stop it again."""
         nodes = len(self._scenario.nodes)
         if self._options.demo is not None:
-            self._say(f"starting a cluster of {nodes} nodes and its web page ...", error=True)
+            self._emit(f"starting a cluster of {nodes} nodes and its web page ...", error=True)
         async with contextlib.AsyncExitStack() as stack:
             embedded = await self._start(stack, directory)
-            self._say(f"export KUBECONFIG={shlex.quote(str(embedded.kubeconfig.absolute()))}")
+            self._emit(f"export KUBECONFIG={shlex.quote(str(embedded.kubeconfig.absolute()))}")
             if self._options.web:
                 await self._start_page(stack, embedded.kubeconfig, directory)
             stage = embedded.stage
@@ -142,7 +142,9 @@ class UpSession:
             if self._faults is not None:
                 embedded.cluster.faults.configure(**self._faults)
             if self._options.headless and self._options.demo is None:
-                stage.observer.listen(lambda resource, item: self._print(stage, resource, item))
+                stage.observer.listen(
+                    lambda resource, item: self._print_change(stage, resource, item)
+                )
             stack.push_async_callback(self._stop_operator)
             if self._options.demo is not None:
                 keeping = asyncio.create_task(embedded.cluster.keep_history(_HISTORY))
@@ -199,16 +201,16 @@ class UpSession:
         operator.configure(self._scenario.operator_config)
         self._note_operator(operator)
         for line in _TO_SEE:
-            self._say(line)
+            self._emit(line)
         await operator.start()
-        narrator = Narrator(stage.clock, self._say)
-        director = Director(stage, pace, demo.seed, narrator.say)
+        narrator = Narrator(stage.clock, self._emit)
+        director = Director(stage, pace, demo.seed, narrator.report)
         trainings = Trainings(
             stage,
             pace,
             lambda: self._notices,
             lambda account, uid: embedded.cluster.token(account, (NOTICE_AUDIENCE,), uid),
-            narrator.say,
+            narrator.report,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(narrator.keep_company(director.status))
@@ -224,11 +226,11 @@ class UpSession:
         stack.push_async_callback(page.stop)
         address, why = await page.start()
         if address:
-            self._say(f"Open this page: {address}")
+            self._emit(f"Open this page: {address}")
             if self._options.opened and has_display():
                 await asyncio.to_thread(open_page, address, directory)
         else:
-            self._say(f"there is no web page: {why}", error=True)
+            self._emit(f"there is no web page: {why}", error=True)
 
     def _sampling(self) -> Sequence[str]:
         """Return how often the page makes samples, and where it keeps them."""
@@ -301,11 +303,11 @@ class UpSession:
         if result.outcome is Outcome.FAILED:
             if self._options.duration is not None:
                 return
-            self._say(result.text(), error=True)
+            self._emit(result.text(), error=True)
         else:
             self._last_step = f"{self._scenario.name} {result.outcome}"
             if self._options.headless:
-                self._say(f"scenario {self._scenario.name}: {result.outcome}")
+                self._emit(f"scenario {self._scenario.name}: {result.outcome}")
         assert self._operator is not None
         raise ReprieveError(await self._operator.stopped_by_itself())
 
@@ -335,12 +337,12 @@ class UpSession:
         if playing.done():
             result = playing.result()
             if result.outcome is Outcome.FAILED:
-                self._say(result.text(), error=True)
+                self._emit(result.text(), error=True)
                 return 1
             return 0
         if self._options.duration is None or self._options.demo is not None:
             return 0
-        self._say(
+        self._emit(
             f"scenario {self._scenario.name} was not finished in time; last: {self._last_step}",
             error=True,
         )
@@ -358,13 +360,13 @@ class UpSession:
         if asked is not None:
             self._notices = f"http://127.0.0.1:{asked[1]}"
             if self._options.nodes is not None or self._options.gpus is not None:
-                self._say(f"export REPRIEVE_NOTICE_URL={self._notices}")
+                self._emit(f"export REPRIEVE_NOTICE_URL={self._notices}")
         if self._is_shown_live:
             return
         if self._options.demo is not None and not _TROUBLE.search(line):
             return  # its terminal is kept calm
         if not _TRANSITION.search(line):  # reported on standard output already
-            self._say(f"operator: {line}", error=True)
+            self._emit(f"operator: {line}", error=True)
 
     def _note_step(self, step: StepResult) -> None:
         self._last_step = (
@@ -376,23 +378,23 @@ class UpSession:
     def _is_shown_live(self) -> bool:
         return not self._options.headless and self._options.demo is None
 
-    def _print(self, stage: Stage, resource: str, item: Mapping[str, Any] | None) -> None:
+    def _print_change(self, stage: Stage, resource: str, item: Mapping[str, Any] | None) -> None:
         from reprieve.cli.texts.view import event_line, headline, queue_line
 
         for transition in stage.observer.transitions[self._printed :]:
-            self._say(headline(transition))
+            self._emit(headline(transition))
         self._printed = len(stage.observer.transitions)
         if resource == "events" and item is not None:
             line = event_line(item)
             if line:
-                self._say(line)
+                self._emit(line)
         if resource == CLUSTER_QUEUES and item is not None:
             line = queue_line(item)
             if line and line != self._queues.get(item["metadata"]["name"]):
                 self._queues[item["metadata"]["name"]] = line
-                self._say(f"{format_instant(stage.clock.wall())} {line}")
+                self._emit(f"{format_instant(stage.clock.wall())} {line}")
 
-    def _say(self, text: str, *, error: bool = False) -> None:
+    def _emit(self, text: str, *, error: bool = False) -> None:
         """Print at once; a closed output means that it is over."""
         try:
             click.echo(text, err=error)

@@ -26,7 +26,7 @@ class Narrator:
         self._clock, self._print = clock, print_line
         self._last = clock.monotonic()
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Print what happens."""
         self._last = self._clock.monotonic()
         self._print(f"{format_instant(self._clock.wall())[11:19]}  {text}")
@@ -36,4 +36,4 @@ class Narrator:
         while True:
             await self._clock.sleep(_LOOK)
             if self._clock.monotonic() - self._last >= _SILENCE - _LOOK:
-                self.say(f"  {status()}")
+                self.report(f"  {status()}")

@@ -123,7 +123,7 @@ class PodRow:
     claims: tuple[tuple[str, str | None], ...] = ()
     owner: tuple[str, str] = ("", "")
     gang: str = ""  # namespace/name of the gang of an older API (gang jobs, 1.2)
-    gang_says: Labels = ()  # the annotations that state what that gang is
+    gang_annotations: Labels = ()  # the annotations that state what that gang is
     released: tuple[str, ...] = ()  # the annotations that an earlier binding in a gang has left
     phase: str = ""  # of members of such gangs, as are the names of all their owners
     owners: tuple[str, ...] = ()

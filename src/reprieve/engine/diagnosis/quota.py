@@ -313,26 +313,26 @@ def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | N
     assignment = trial.assignment
     if assignment.mode is Mode.FIT:
         blocked = facts.configuration.settings.block_admission and not facts.holdings.all_ready
-        return _said(Reason.PODS_NOT_READY, {}) if blocked else None
+        return _stated(Reason.PODS_NOT_READY, {}) if blocked else None
     if assignment.mode is Mode.PREEMPT and trial.targets:
         if workload.preempts_from > facts.now:
-            said = _said(Reason.HELD_BY_OTHERS, delayed_values(workload))
+            said = _stated(Reason.HELD_BY_OTHERS, delayed_values(workload))
             return replace(said, earliest=workload.preempts_from)
         if facts.entry is None or not all(target.holder.evicted for target in trial.targets):
             return None
         if reason_of(facts.entry, facts.holdings) is Reason.VICTIMS_LEAVING:
             names = [target.holder.key for target in trial.targets]
-            return _said(Reason.VICTIMS_LEAVING, {"victims": _some(names)})
+            return _stated(Reason.VICTIMS_LEAVING, {"victims": _some(names)})
         # They leave for another one.
         return _held(workload, trial)
     name = trial.snapshot.tree.names[trial.queue]
     never = _NEVER.get(severity(facts.holdings, workload, name))
     if never is Reason.NO_FLAVOR_MATCHES:
-        return _said(never, no_flavor(trial, workload))
+        return _stated(never, no_flavor(trial, workload))
     if never is Reason.NEVER_FITS:
-        return _said(never, too_much(trial, workload))
+        return _stated(never, too_much(trial, workload))
     if never is Reason.NO_PLACES:
-        return _said(never, _no_places(workload, trial))
+        return _stated(never, _no_places(workload, trial))
     if assignment.lacks_places:
         return _shortages(workload, trial)
     return _held(workload, trial)
@@ -410,7 +410,7 @@ def _open_checks(configuration: Configuration, workload: Workload) -> list[str]:
     return [name for name in required if workload.checks.get(name) is not Check.READY]
 
 
-def _said(reason: Reason, values: Mapping[str, str]) -> Diagnosis:
+def _stated(reason: Reason, values: Mapping[str, str]) -> Diagnosis:
     return Diagnosis(Plane.QUOTA, reason, values)
 
 

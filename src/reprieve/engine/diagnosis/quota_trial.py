@@ -70,7 +70,7 @@ def attempt(facts: QuotaFacts, workload: Workload, gone: Iterable[Holder] = ()) 
     local = facts.configuration.local_queues.get(workload.queue)
     if local is None or local.cluster_queue not in facts.configuration.cluster_queues:
         return None
-    snapshot = _telling(facts.holdings.snapshot()).without(gone)
+    snapshot = _reporting(facts.holdings.snapshot()).without(gone)
     entry = Entry(_considered(workload), local.cluster_queue)
     # No earlier scan of flavors continues.
     queues = Queues(Configuration(settings=snapshot.settings))
@@ -108,7 +108,7 @@ def severity(holdings: Holdings, workload: Workload, cluster_queue: str) -> NoFi
         holdings.reckoning,
         places=holdings.places,
     )
-    return Assigner(_telling(snapshot), workload, queue, nobody).assign().no_fit_reason
+    return Assigner(_reporting(snapshot), workload, queue, nobody).assign().no_fit_reason
 
 
 def with_fewest_pods(workload: Workload, settings: Settings) -> Workload:
@@ -128,7 +128,7 @@ def _considered(workload: Workload) -> Workload:
     return replace(workload, checks=checks) if checks else workload
 
 
-def _telling(snapshot: Snapshot) -> Snapshot:
+def _reporting(snapshot: Snapshot) -> Snapshot:
     """Have the assignment state why nothing fits, whether or not conditions do."""
     settings = snapshot.settings
     gates = replace(settings.gates, unadmitted_workloads_observability=True)

@@ -70,12 +70,12 @@ class History:
         self._state = bytearray()  # by row
         self._took = 0
         self._reach()
-        self._tell_families()
+        self._report_families()
         # Of one family, a revision, and since when: what it and each other one did.
         self._dealings: tuple[int, int, int, dict[int, list[int]]] = (UNKNOWN, -1, 0, {})
         self._names: dict[int, frozenset[str]] = {}  # by family, until it has another row
 
-    def _tell_families(self) -> None:
+    def _report_families(self) -> None:
         """Give families what is in no row of a lineage, and forget lineages without rows."""
         find, families = self._participants.lineages.find, self._families
         self._ended = {name: at for name, at in self._ended.items() if find(name) >= 0}

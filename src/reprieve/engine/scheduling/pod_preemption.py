@@ -309,7 +309,7 @@ def _statuses(simulation: Simulation, pending: Pending, nodes: Mask, swept: Swep
         found[node] = (Explanation(Sentence.EXPECTED_VICTIM, (snapshot.nodes[node].name,)),)
     for node in np.flatnonzero(nodes & (swept.failed > 0)).tolist():
         code = Rejection(int(swept.failed[node]))
-        found[node] = _said(simulation, pending, code, node)
+        found[node] = _stated(simulation, pending, code, node)
         if code is Rejection.RESOURCES:
             names = [snapshot.resources[column] for column in swept.columns]
             lacking = swept.lacking[node].tolist()
@@ -323,7 +323,7 @@ def _statuses(simulation: Simulation, pending: Pending, nodes: Mask, swept: Swep
     return found
 
 
-def _said(
+def _stated(
     simulation: Simulation, pending: Pending, code: Rejection, node: int
 ) -> tuple[Reason, ...]:
     """Return the reasons of the filter itself where its code stands for more than one text."""

@@ -145,7 +145,7 @@ class Disruptions:
 
     # What happened.
 
-    async def tell(
+    async def report(
         self, intent: Preemption, states: Mapping[str, VictimStatus], ended: Mapping[str, str]
     ) -> None:
         """Write what became of a plan's units; what cannot be written now is owed (`owes`).
@@ -332,7 +332,7 @@ class Disruptions:
         self._metrics.disruptions.labels(intent.spec.plane, unit.rule).inc()
         self._metrics.lineage_displacements.observe(reported.spec.times)
         if reported.status.repeated:
-            self._tell_repeated(unit, reported.status.message)
+            self._report_repeated(unit, reported.status.message)
         self._old.written(space)
         if self._notify is not None:
             self._notify(reported)
@@ -388,7 +388,7 @@ class Disruptions:
             former,
         )
 
-    def _tell_repeated(self, unit: DisplacedUnit, text: str) -> None:
+    def _report_repeated(self, unit: DisplacedUnit, text: str) -> None:
         """Report on the work that it is displaced again and again."""
         log.warning("%s/%s: %s", unit.subject.namespace, unit.subject.name, text)
         if self._events is None:

@@ -86,7 +86,7 @@ class PreemptionNotices:
 
     def _reported(self, reported: Notified) -> None:
         if reported.unheard:
-            self._tell_unheard(reported)
+            self._report_unheard(reported)
         self._due.add(reported)
 
     async def run(self) -> None:
@@ -151,7 +151,7 @@ class PreemptionNotices:
             reported.word.message,
         )
 
-    def _tell_unheard(self, reported: Notified) -> None:
+    def _report_unheard(self, reported: Notified) -> None:
         about = reported.victims[0].root.reference
         text = (
             "It requested notice, was notified, and did not answer until the deadline: check "

@@ -193,7 +193,7 @@ class EvictionResponder:
                 return
             now = self._clock.wall()
             deadline = -(-(now + grants[0].time) // SECOND) * SECOND
-            await self._say(turn, _WAITS, promised=deadline)
+            await self._report(turn, _WAITS, promised=deadline)
         plan = plan_of(turn, deadline, pod.lineage)
         began = self._clock.monotonic()
         known = _Answered(turn, plan, began, began + _LOOKED_AT)
@@ -230,7 +230,7 @@ class EvictionResponder:
         self._notices.follow(plan, known.members)
         if self._notices.waits(plan):
             if turn.active and now - known.heard >= MINUTE:
-                await self._say(turn, _WAITS)
+                await self._report(turn, _WAITS)
                 known.heard = now
             return
         if there and turn.active:
@@ -248,10 +248,10 @@ class EvictionResponder:
     # What is written.
 
     async def _complete(self, turn: Turn, message: str) -> None:
-        await self._say(turn, message, completes=True)
+        await self._report(turn, message, completes=True)
         self._over.add(turn.uid)
 
-    async def _say(
+    async def _report(
         self, turn: Turn, message: str, *, promised: int = 0, completes: bool = False
     ) -> None:
         # What stands there may be of a machine whose clock was ahead, and never decreases.

@@ -31,7 +31,7 @@ from reprieve.kube.errors import (
     ServerError,
 )
 from reprieve.kube.resource import Resource
-from reprieve.kube.retry import retried, says_nothing
+from reprieve.kube.retry import is_silent, retried
 from reprieve.kube.writes import Priority
 
 __all__ = [
@@ -108,7 +108,7 @@ async def evict(
     except (NotFound, NotServed):
         return Eviction(Result.GONE)
     except ApiError as failure:
-        return Eviction(Result.FAILED, str(failure), away=says_nothing(failure))
+        return Eviction(Result.FAILED, str(failure), away=is_silent(failure))
     try:
         return await _evict(client, resource, fence, victim, by_name)
     except NotFound as missing:
@@ -116,7 +116,7 @@ async def evict(
     except Forbidden as refusal:
         return Eviction(Result.FORBIDDEN, str(refusal), _rule(resource, victim.action))
     except ApiError as failure:
-        away = says_nothing(failure)
+        away = is_silent(failure)
         return Eviction(Result.FAILED, str(failure), away=away, failure=failure)
 
 
@@ -133,7 +133,7 @@ async def _missing(
     except NotFound:
         return Eviction(Result.GONE)
     except ApiError as failure:
-        return Eviction(Result.FAILED, str(failure), away=says_nothing(failure), failure=failure)
+        return Eviction(Result.FAILED, str(failure), away=is_silent(failure), failure=failure)
     if found["metadata"]["uid"] != root.uid:
         return Eviction(Result.REPLACED, f"{root.kind}/{root.name} now has another uid")
     text = f"{missing.message}, though it can be read"

@@ -43,7 +43,7 @@ _KEPT_ALIKE: Final = 1_000  # controllers whose pods come one after the other
 _FIELDS: Final = tuple(field.name for field in fields(PodClass))
 _NODES: Final = _FIELDS.index("node_affinity")
 _VALUES: Final = attrgetter(*_FIELDS)
-_Said: TypeAlias = tuple[Any, ...]
+_Stated: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class PodClasses:
         self._unique: dict[PodClass, PodClass] = {}
         # What one pod of a controller states and its template; most others state the very same.
         # Comparing that costs a third of the time of encoding it.
-        self._alike: dict[str, tuple[_Said, PodClass]] = {}
+        self._alike: dict[str, tuple[_Stated, PodClass]] = {}
         # Pods of a DaemonSet differ in the node that they are pinned to, and those of a node agree
         # in it. By ids of templates and of terms.
         self._pinned: dict[tuple[int, int], PodClass] = {}
@@ -111,7 +111,7 @@ class PodClasses:
 
     def _template(self, pod: PodObject, controller: str) -> PodClass:
         """Return the class without the node affinity that is required."""
-        said = _said(pod, self.gates)
+        said = _stated(pod, self.gates)
         known = self._alike.get(controller) if controller else None
         if known is not None and known[0] == said:
             return known[1]
@@ -122,7 +122,7 @@ class PodClasses:
             self._alike[controller] = said, found
         return found
 
-    def _read(self, pod: PodObject, said: _Said) -> PodClass:
+    def _read(self, pod: PodObject, said: _Stated) -> PodClass:
         """Return the template, found by what was stated in as few bytes as there are."""
         *spec, statuses, of_init = said
         key = self._encoder.encode((spec, _given(statuses), _given(of_init)))
@@ -195,7 +195,7 @@ def _is_resized(pod: PodObject) -> bool:
     return False
 
 
-def _said(pod: PodObject, gates: PodGates) -> _Said:
+def _stated(pod: PodObject, gates: PodGates) -> _Stated:
     """Return all that `pod_class` reads, but for the nodes that are required.
 
     What differs between pods of a template is there only if it is read; what their containers do is

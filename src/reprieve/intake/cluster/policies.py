@@ -22,7 +22,7 @@ from reprieve.engine.cluster.rows import (
 )
 from reprieve.intake.cluster.metadata import min_runtime_of, notice_max_in, uid_of, version_of
 from reprieve.intake.cluster.selectors import equal_labels, label_selector
-from reprieve.intake.preemption_delay import said_delay
+from reprieve.intake.preemption_delay import stated_delay
 
 __all__ = ["budget_row", "namespace_entry", "priority_class_entry", "selector_row"]
 
@@ -46,7 +46,7 @@ def priority_class_entry(found: PriorityClass) -> Entry:
     metadata = found.metadata
     notes = metadata.annotations or {}
     row = PriorityClassRow(
-        found.value, min_runtime_of(metadata), said_delay(notes), notice_max_in(notes)
+        found.value, min_runtime_of(metadata), stated_delay(notes), notice_max_in(notes)
     )
     version = version_of(metadata)
     return Entry(Kind.PRIORITY_CLASS, uid_of(metadata), "", metadata.name, version, row)

@@ -9,7 +9,11 @@ from __future__ import annotations
 from reprieve.api.kaiwo import CONFIG_NAME
 from reprieve.engine.idle.discovery import Root
 from reprieve.kube.cache import Record
-from reprieve.planes.idle.announcements import tell_foreign, tell_ignored_config, tell_rejected
+from reprieve.planes.idle.announcements import (
+    report_foreign,
+    report_ignored_config,
+    report_rejected,
+)
 from reprieve.planes.idle.context import IdleContext
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluating.displacements import IdleDisplacements
@@ -108,12 +112,12 @@ class Changes:
         assert record is not None
         if record.name != CONFIG_NAME:
             if new is not None:
-                tell_ignored_config(self._context, new)
+                report_ignored_config(self._context, new)
             return
         tier = kaiwo_config_tier(new.gpu_preemption if new is not None else None)
         self._context.config = tier
         for rejected in tier.rejected:
-            tell_rejected(self._context, rejected)
+            report_rejected(self._context, rejected)
         self._due.every_workload()
 
     def _workload_changed(self, old: WorkloadRecord | None, new: WorkloadRecord | None) -> None:
@@ -133,7 +137,7 @@ class Changes:
 
     def _intent_changed(self, old: IntentRecord | None, new: IntentRecord | None) -> None:
         if new is not None and new.namespace != self._namespace:
-            tell_foreign(self._context, new, self._namespace)
+            report_foreign(self._context, new, self._namespace)
             return
         self._evaluator.ask()
 

@@ -75,8 +75,8 @@ class IdleContext(PlaneContext):
             apart=True,
         )
 
-    def say_once(self, key: str, say: Callable[[], None]) -> None:
-        """Call `say` unless something was stated under this key in the last hour."""
+    def log_once(self, key: str, emit: Callable[[], None]) -> None:
+        """Call `emit` unless something was stated under this key in the last hour."""
         now = self.clock.monotonic()
         before = self.said.pop(key, None)
         due = before is None or now - before >= HOUR
@@ -84,4 +84,4 @@ class IdleContext(PlaneContext):
         if len(self.said) > _SAID:
             del self.said[next(iter(self.said))]
         if due:
-            say()
+            emit()

@@ -37,8 +37,8 @@ from reprieve.planes.common.foreign_decider import ForeignDecider
 from reprieve.planes.common.persistent import persistent, recovered
 from reprieve.planes.common.workers import look_at_each
 from reprieve.planes.idle.announcements import (
-    tell_denied,
-    tell_unresolved,
+    report_denied,
+    report_unresolved,
 )
 from reprieve.planes.idle.changes import Changes
 from reprieve.planes.idle.coexistence import HOMES, MANAGER_LEASE
@@ -215,7 +215,9 @@ class IdlePlane:
             self._queued.workloads,
             self._due.workloads.add_at,
             self.evaluator.ask,
-            loop_of=lambda root: self._loops.said_of(self._displacements.lineages.of(root).lineage),
+            loop_of=lambda root: self._loops.reported_of(
+                self._displacements.lineages.of(root).lineage
+            ),
             shares_of=lambda pods: sharing_of(pods, self.workloads.poll, self._shared_on),
         )
         self._loops.changed.append(self._due.lineage)
@@ -362,13 +364,13 @@ class IdlePlane:
         except (OwnerNotFound, NodeRoot):
             return  # typical for pods that are ending; static pods belong to no workload
         except ResolutionError as error:
-            tell_unresolved(self.context, pod, error)
+            report_unresolved(self.context, pod, error)
             if not isinstance(error, ChainTooDeep):
                 interval = self.context.start.policy.polling_interval
                 self._due.pods.add_at(uid, Nanos(self.context.clock.wall() + interval))
             return
         if way.root.denied_by is not None:
-            tell_denied(self.context, pod, way.root)
+            report_denied(self.context, pod, way.root)
         self._ownership.learn(pod, way)
         self._known_roots[way.root.ref.uid] = way.root
         self._due.root(way.root.ref)

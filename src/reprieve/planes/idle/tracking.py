@@ -26,9 +26,9 @@ from reprieve.kube.bodies import merge_changes
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.planes.idle.announcements import (
-    tell_overridden,
-    tell_rejected_spec,
-    tell_unknown_action,
+    report_overridden,
+    report_rejected_spec,
+    report_unknown_action,
 )
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.roots import RootFacts
@@ -90,7 +90,7 @@ class Tracking:
         self._report(root, derived)
         action = facts.annotations.get(ON_PREEMPTION)
         if derived.tracked and action and action not in set(Action):
-            tell_unknown_action(self._context, root.ref, action)
+            report_unknown_action(self._context, root.ref, action)
         if self._context.read_only:
             return
         held = self._workloads.of_root(root.ref.uid)
@@ -151,7 +151,7 @@ class Tracking:
     async def _bring_in_line(self, workload: TrackedWorkload, derived: Derived) -> None:
         literal = self._context.start.policy.literal.annotations_read_once
         for rejected in spec_tier(workload.object.spec).rejected:
-            tell_rejected_spec(self._context, workload.ref, rejected)
+            report_rejected_spec(self._context, workload.ref, rejected)
         if workload.over or workload.status.phase is Phase.PREEMPTING or literal:
             return
         made_by_us = DERIVED_ANNOTATION in (workload.object.metadata.annotations or {})
@@ -166,7 +166,7 @@ class Tracking:
         if wanted != spec or base != derived.overrides:
             await self.write_spec(workload, wanted, {DERIVED_ANNOTATION: text})
         for one in overridden(overrides_of(wanted), derived.overrides):
-            tell_overridden(self._context, workload.ref, workload.root, one)
+            report_overridden(self._context, workload.ref, workload.root, one)
 
     async def write_spec(
         self,
@@ -230,8 +230,8 @@ class Tracking:
         ]
         for reason, message in texts:
 
-            def say(reason: str = reason, message: str = message) -> None:
+            def emit(reason: str = reason, message: str = message) -> None:
                 log.warning("%s/%s: %s", root.ref.namespace, root.ref.name, message)
                 self._context.announce(root.ref, EventText("Warning", reason, message))
 
-            self._context.say_once(f"{root.ref.uid}/{message}", say)
+            self._context.log_once(f"{root.ref.uid}/{message}", emit)

@@ -32,7 +32,7 @@ from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
 
-__all__ = ["ConfigurationReader", "rules_of", "said_by"]
+__all__ = ["ConfigurationReader", "rules_of", "stated_by"]
 
 W = TypeVar("W")
 R = TypeVar("R")
@@ -69,10 +69,10 @@ class ConfigurationReader:
                 except Unusable as error:
                     if self._unusable.get(held.uid) != str(error):
                         self._unusable[held.uid] = str(error)
-                        self._tell_unusable(held, str(error))
+                        self._report_unusable(held, str(error))
                 except Exception as fault:
                     log.exception("%s cannot be used", held.name)
-                    self._tell_unusable(held, f"a fault of the operator: {fault!r}")
+                    self._report_unusable(held, f"a fault of the operator: {fault!r}")
             return found
 
         return Configuration(
@@ -95,7 +95,7 @@ class ConfigurationReader:
             topologies={row.name: row for row in usable(watches.topologies.cache, topology_row)},
         )
 
-    def _tell_unusable(self, held: Held[Any], problem: str) -> None:
+    def _report_unusable(self, held: Held[Any], problem: str) -> None:
         """Report what is wrong with an object that a webhook would have refused."""
         log.warning("%s cannot be used: %s", held.name, problem)
         kind = type(held.object).__name__
@@ -116,7 +116,7 @@ def rules_of(configuration: Configuration) -> list[object]:
     ]
 
 
-def said_by(obj: object) -> object:
+def stated_by(obj: object) -> object:
     """Return what decisions depend on: statuses of queues do not, those of checks do."""
     spec, metadata = getattr(obj, "spec", None), getattr(obj, "metadata", None)
     status = getattr(obj, "status", None) if isinstance(obj, kueue.AdmissionCheck) else None

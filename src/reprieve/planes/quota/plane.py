@@ -291,7 +291,7 @@ class QuotaPlane:
             except Deposed:
                 raise
             except Exception:
-                self._tell_fault(key, self._job_of(key))
+                self._report_fault(key, self._job_of(key))
                 raise
         else:
             self._jobs_due.add_at(key, Nanos(self.context.clock.wall() + _KUEUE_PERIOD))
@@ -304,7 +304,7 @@ class QuotaPlane:
                 raise
             except Exception:
                 found = self.state.workload(key)
-                self._tell_fault(key, None if found is None else reference_of(found))
+                self._report_fault(key, None if found is None else reference_of(found))
                 raise
         else:
             self._workloads_due.add_at(key, Nanos(self.context.clock.wall() + _KUEUE_PERIOD))
@@ -318,7 +318,7 @@ class QuotaPlane:
             return None
         return Reference(kind.api_version, kind.kind, held.namespace, held.name, Uid(held.uid))
 
-    def _tell_fault(self, key: str, about: Reference | None) -> None:
+    def _report_fault(self, key: str, about: Reference | None) -> None:
         """Notify the user whom a fault of ours concerns; it is logged where it is caught."""
         if about is not None:
             text = "A fault of the operator keeps it from being looked after: see its log"

@@ -37,7 +37,7 @@ from reprieve.intake.quota_workloads import (
 )
 from reprieve.kube.objects import version_number
 from reprieve.kube.overlay import Unseen
-from reprieve.planes.quota.configuring import ConfigurationReader, rules_of, said_by
+from reprieve.planes.quota.configuring import ConfigurationReader, rules_of, stated_by
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.deciding.idle_facts import IdleFacts
 from reprieve.planes.quota.deciding.notice_facts import NoticeFacts
@@ -50,7 +50,7 @@ from reprieve.telemetry.capped_names import OTHER
 from reprieve.telemetry.quota import Place
 from reprieve.wording.kueue import decision_failed
 
-__all__ = ["QuotaState", "key_of", "says_why"]
+__all__ = ["QuotaState", "key_of", "states_cause"]
 
 
 def key_of(workload: kueue.Workload) -> str:
@@ -58,7 +58,7 @@ def key_of(workload: kueue.Workload) -> str:
     return f"{workload.metadata.namespace}/{workload.metadata.name}"
 
 
-def says_why(workload: kueue.Workload) -> bool:
+def states_cause(workload: kueue.Workload) -> bool:
     """Return whether a Workload that waits states why, rightly or not any more."""
     condition = condition_of(workload.status.conditions, "QuotaReserved")
     return condition is not None and condition.reason != "PendingEvaluation"
@@ -330,7 +330,7 @@ class QuotaState:
                 self.queues.delete(key)
             else:
                 self.queues.push(row)
-                if not says_why(found):
+                if not states_cause(found):
                     self.unexplained.add(key)
             self.took(key, found, row)
             return
@@ -381,7 +381,7 @@ class QuotaState:
 
     def _configuration_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
         self.protection_changed(old, new)
-        if old is not None and new is not None and said_by(old.object) == said_by(new.object):
+        if old is not None and new is not None and stated_by(old.object) == stated_by(new.object):
             # Its status may have been compared with one that an older write had left behind.
             self.tallies.changed.add(f"{new.namespace}/{new.name}" if new.namespace else new.name)
             return

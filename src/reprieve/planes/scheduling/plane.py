@@ -41,7 +41,7 @@ from reprieve.planes.scheduling.cycle.preemptions import Preemptions
 from reprieve.planes.scheduling.gangs.carry_out import GangCarryOut
 from reprieve.planes.scheduling.gangs.plane import GangPlane, QueueFacts
 from reprieve.planes.scheduling.kinds import snapshot_kinds
-from reprieve.planes.scheduling.protections import tell_ignored
+from reprieve.planes.scheduling.protections import report_ignored
 from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.short_groups import ShortGroups
 from reprieve.planes.scheduling.state import ClusterState
@@ -308,7 +308,7 @@ class SchedulingPlane:
                         "pod %s/%s was not observed as bound in time", row.namespace, row.name
                     )
                     queue.add(row, now)
-            tell_ignored(self.context, self.state)
+            report_ignored(self.context, self.state)
             self.gangs.reconcile(now)
             self.gang_carry_out.show()
             self._short_groups.reconcile(now)

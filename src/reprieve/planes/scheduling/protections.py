@@ -30,15 +30,15 @@ from reprieve.wording.kube_scheduler import (
     protection_ignored,
 )
 
-__all__ = ["tell_ignored"]
+__all__ = ["report_ignored"]
 
 
-def tell_ignored(context: SchedulingContext, state: ClusterState) -> None:
+def report_ignored(context: SchedulingContext, state: ClusterState) -> None:
     """Announce what was stated for nothing since the last call."""
     declared, state.declared = state.declared, Declared()
-    _tell_disruptions(context, declared)
-    _tell_runtimes(context, declared)
-    _tell_notices(context, declared)
+    _report_disruptions(context, declared)
+    _report_runtimes(context, declared)
+    _report_notices(context, declared)
     protection = context.policy.protection
     if protection is None:
         return
@@ -51,7 +51,7 @@ def tell_ignored(context: SchedulingContext, state: ClusterState) -> None:
             )
 
 
-def _tell_disruptions(context: SchedulingContext, declared: Declared) -> None:
+def _report_disruptions(context: SchedulingContext, declared: Declared) -> None:
     if not context.policy.non_uniform_groups:
         return
     name = next(iter(sorted(context.scheduler_names)), "")
@@ -61,7 +61,7 @@ def _tell_disruptions(context: SchedulingContext, declared: Declared) -> None:
             context.announce(_reference(context, row), disruption_ignored(why), name)
 
 
-def _tell_runtimes(context: SchedulingContext, declared: Declared) -> None:
+def _report_runtimes(context: SchedulingContext, declared: Declared) -> None:
     most = context.policy.max_min_runtime
     if not most:
         return
@@ -83,7 +83,7 @@ def _tell_runtimes(context: SchedulingContext, declared: Declared) -> None:
         context.announce(_reference(context, row), text, name)
 
 
-def _tell_notices(context: SchedulingContext, declared: Declared) -> None:
+def _report_notices(context: SchedulingContext, declared: Declared) -> None:
     if not context.settings.notice.most:
         return
     name = next(iter(sorted(context.scheduler_names)), "")

@@ -33,10 +33,10 @@ _NAMED: Final = 3  # jobs that are withdrawn
 
 
 class Director:
-    """What stories do on the stage. `say` is called with one line for each event."""
+    """What stories do on the stage. `report` is called with one line for each event."""
 
-    def __init__(self, stage: Stage, pace: Pace, seed: int, say: Callable[[str], None]) -> None:
-        self.stage, self.pace, self.say = stage, pace, say
+    def __init__(self, stage: Stage, pace: Pace, seed: int, report: Callable[[str], None]) -> None:
+        self.stage, self.pace, self.report = stage, pace, report
         self.random = Random(seed)
         self.round = 0
         self._numbers: dict[str, int] = {}
@@ -216,7 +216,7 @@ class Director:
                 if len(withdrawn) > _NAMED
                 else ""
             )
-            self.say(f"pending for too long, withdrawn by their teams: {named}{more}")
+            self.report(f"pending for too long, withdrawn by their teams: {named}{more}")
 
     async def exists(self, namespace: str, name: str) -> bool:
         """Return whether a Job is there and has not ended."""

@@ -40,41 +40,41 @@ async def borrow_and_reclaim(director: Director) -> None:
     """A team borrows what two others leave, and one of those reclaims its own."""
     borrower, owner = director.random.sample(QUEUED, 2)
     sweeps = [director.numbered("sweep") for _ in range(7)]
-    director.say(f"{borrower} submits 7 jobs of 8 GPUs: 20 are its own, 36 it borrows")
+    director.report(f"{borrower} submits 7 jobs of 8 GPUs: 20 are its own, 36 it borrows")
     lasts = director.pace.text(75)
     await director.submit(*(queued_job(borrower, each, 2, 4, "batch", lasts) for each in sweeps))
     await director.until(lambda: director.running(borrower, "sweep") >= 10, 2 * _PATIENCE)
     await director.rest(6)
     before = director.preempted(borrower)
     train = director.numbered("train")
-    director.say(f"{owner}/{train} wants the 16 GPUs that are {owner}'s own")
+    director.report(f"{owner}/{train} wants the 16 GPUs that are {owner}'s own")
     await director.submit(queued_job(owner, train, 4, 4, "service", director.pace.text(45)))
     await director.until(lambda: director.running(owner, train) == 4, _PATIENCE)
     gone = sorted(director.preempted(borrower) - before)
     if gone:
-        director.say(f"{owner} reclaimed its quota: {borrower}/{', '.join(gone)} wait again")
+        director.report(f"{owner} reclaimed its quota: {borrower}/{', '.join(gone)} wait again")
 
 
 async def a_gang_preempts_and_keeps_a_budget(director: Director) -> None:
     """An urgent gang preempts batch work, and leaves the pods that a budget keeps."""
     fill = [director.numbered("fill") for _ in range(4)]
-    director.say("platform fills what is free with batch jobs of 4 GPUs, outside of any queue")
+    director.report("platform fills what is free with batch jobs of 4 GPUs, outside of any queue")
     lasts = director.pace.text(80)
     await director.submit(*(plain_job(each, 1, 4, "batch", lasts) for each in fill))
     await director.until(lambda: director.running(PLATFORM, "fill") >= 2, _PATIENCE / 2)
     await director.rest(4)
     name = director.numbered("eval")
-    director.say(f"platform/{name} is an urgent gang of 2 pods with 8 GPUs: both start, or none")
+    director.report(f"platform/{name} is an urgent gang of 2 pods with 8 GPUs: both start, or none")
     await director.submit(*gang(name, 2, 8, director.pace.text(25)))
     started = await director.until(lambda: director.running(PLATFORM, name) == 2, _PATIENCE)
     chat = director.running(PLATFORM, "chat")
     if started:
-        director.say(
+        director.report(
             f"{name} runs as a whole; the service chat has {counted(chat, 'running pod')} "
             "(budget: 2)"
         )
     else:
-        director.say(f"{name} waits as a whole: see why on the page Waiting")
+        director.report(f"{name} waits as a whole: see why on the page Waiting")
 
 
 async def an_idle_notebook_makes_way(director: Director) -> None:
@@ -87,24 +87,26 @@ async def an_idle_notebook_makes_way(director: Director) -> None:
     await director.rest(6)
     quiet = f"notebook-{director.random.randrange(_NOTEBOOKS)}"
     director.use(PLATFORM, f"Job/{quiet}", 0)
-    director.say(f"platform/{quiet} stops using its 8 GPUs; it is not evicted while no work waits")
+    director.report(
+        f"platform/{quiet} stops using its 8 GPUs; it is not evicted while no work waits"
+    )
     await director.until(lambda: _is_idle(director, quiet), _PATIENCE)
     jobs = [director.numbered("render") for _ in range(director.free_nodes() + 1)]
-    director.say(
+    director.report(
         f"platform submits {counted(len(jobs), 'job')} of 8 GPUs: one more than nodes are free"
     )
     lasts = director.pace.text(20)
     await director.submit(*(plain_job(each, 1, 8, "batch", lasts) for each in jobs))
     gone = await director.until(lambda: not director.running(PLATFORM, quiet), _PATIENCE)
     if gone:
-        director.say(f"the idle {quiet} was evicted for work that waited")
+        director.report(f"the idle {quiet} was evicted for work that waited")
 
 
 async def a_higher_priority_within_a_queue(director: Director) -> None:
     """Urgent work of a team preempts the team's own batch work, and no other's."""
     team = director.random.choice(QUEUED)
     batch = [director.numbered("batch") for _ in range(3)]
-    director.say(f"{team} submits 3 batch jobs of 8 GPUs, and something urgent behind them")
+    director.report(f"{team} submits 3 batch jobs of 8 GPUs, and something urgent behind them")
     lasts = director.pace.text(50)
     await director.submit(*(queued_job(team, each, 2, 4, "batch", lasts) for each in batch))
     await director.until(lambda: director.running(team, "batch") >= 4, _PATIENCE)
@@ -112,7 +114,7 @@ async def a_higher_priority_within_a_queue(director: Director) -> None:
     name = director.numbered("hotfix")
     await director.submit(queued_job(team, name, 2, 4, "urgent", director.pace.text(20)))
     if await director.until(lambda: director.running(team, name) == 2, _PATIENCE):
-        director.say(f"{team}/{name} runs with its team's GPUs")
+        director.report(f"{team}/{name} runs with its team's GPUs")
 
 
 async def a_training_saves_and_another_loses(director: Director) -> None:
@@ -120,14 +122,14 @@ async def a_training_saves_and_another_loses(director: Director) -> None:
     names = {team: director.numbered("finetune") for team in LABS}
     (saving,) = (team for team in LABS if team in SAVING)
     (other,) = (team for team in LABS if team not in SAVING)
-    director.say(f"{saving} and {other} train on 8 GPUs each; {saving} requests notice")
+    director.report(f"{saving} and {other} train on 8 GPUs each; {saving} requests notice")
     for team, name in names.items():
         await director.submit(queued_job(team, name, 2, 4, "batch", "", queue=LABS[team]))
     for team, name in names.items():
         await director.run(team, name, 2, _PATIENCE)
     await director.until(lambda: False, _WORTH_SAVING)
     urgent = {team: director.numbered("deadline") for team in LABS}
-    director.say("something urgent comes behind both")
+    director.report("something urgent comes behind both")
     for team, name in urgent.items():
         lasts = director.pace.text(20)
         await director.submit(queued_job(team, name, 2, 4, "urgent", lasts, queue=LABS[team]))
@@ -135,7 +137,7 @@ async def a_training_saves_and_another_loses(director: Director) -> None:
         await director.run(team, name, 2, _PATIENCE)
     lost = {team: await director.lost(team, name, _PATIENCE / 2) for team, name in names.items()}
     if None not in lost.values():
-        director.say(
+        director.report(
             f"{saving}/{names[saving]} lost {lost[saving]} GPU-seconds of work, "
             f"{other}/{names[other]} lost {lost[other]}"
         )
@@ -147,7 +149,7 @@ async def work_that_gains_nothing_is_held(director: Director) -> None:
     """What displaces the same work twice, and loses each time what it gained, is held from it."""
     line, holder = director.numbered("etl"), director.numbered("nightly")
     night, day = GUARDED["nights"][0], GUARDED["days"][0]
-    director.say(f"{night}/{holder} runs on 8 GPUs that a queue of {day} lends")
+    director.report(f"{night}/{holder} runs on 8 GPUs that a queue of {day} lends")
     await director.submit(queued_job(night, holder, 2, 4, "batch", "", queue="nights", line=holder))
     await director.until(lambda: director.running(night, holder) == 2, _PATIENCE)
     for turn in range(1, _TURNS + 1):
@@ -157,11 +159,11 @@ async def work_that_gains_nothing_is_held(director: Director) -> None:
         if not await director.run(day, name, 2, patience):
             if director.is_held(day):
                 held = f"{day}/{name} is held: it displaced {holder} before, and gained nothing"
-                director.say(held)
+                director.report(held)
                 await director.rest(10)
             await director.end("Job", day, name)
             break
-        director.say(f"{day}/{name} displaced {night}/{holder}, and is displaced itself next")
+        director.report(f"{day}/{name} displaced {night}/{holder}, and is displaced itself next")
         await director.rest(3)
         await director.submit(queued_job(day, urgent, 2, 4, "urgent", "", queue="days"))
         await director.run(day, urgent, 2, _PATIENCE)
@@ -184,7 +186,7 @@ STORIES: Final[tuple[Callable[[Director], Awaitable[None]], ...]] = (
 async def play_demo(director: Director) -> None:
     """Play until cancelled."""
     await director.furnish()
-    director.say("three queues of 20 GPUs lend each other what they do not use")
+    director.report("three queues of 20 GPUs lend each other what they do not use")
     # The first story is the one of which most can be seen at once.
     await borrow_and_reclaim(director)
     async with asyncio.TaskGroup() as tasks:

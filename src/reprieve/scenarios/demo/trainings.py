@@ -41,8 +41,8 @@ class _Pod(NamedTuple):
 class Trainings:
     """All of them. `address`: where the operator answers, empty while it does not.
 
-    `token_of(account, uid)` returns a token of that pod for the operator. `say` is called with one
-    line for each job that has saved.
+    `token_of(account, uid)` returns a token of that pod for the operator. `report` is called with
+    one line for each job that has saved.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class Trainings:
         pace: Pace,
         address: Callable[[], str],
         token_of: Callable[[str, str], str],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._stage, self._pace = stage, pace
-        self._address, self._token_of, self._say = address, token_of, say
+        self._address, self._token_of, self._report = address, token_of, report
         self._playing: dict[str, asyncio.Task[None]] = {}
         self._said: set[tuple[str, str]] = set()  # job and notice
 
@@ -113,7 +113,7 @@ class Trainings:
         await self._reported(session, pod, reported["id"], word)
         if (pod.job, reported["id"]) not in self._said:
             self._said.add((pod.job, reported["id"]))
-            self._say(
+            self._report(
                 f"{pod.namespace}/{pod.job} was notified of its eviction and saved step {step}"
             )
 

@@ -24,7 +24,7 @@ def failure_lines(study: Study, failed: Sequence[Failed]) -> Iterator[str]:
     for (trace, why), runs in reasons.items():
         groups = [runs] if _are_all(runs) else [[run] for run in runs]
         for group in groups:
-            yield f"trace {trace}, {_said(study, group)}: {why}"
+            yield f"trace {trace}, {_stated(study, group)}: {why}"
 
 
 def _are_all(runs: Sequence[Run]) -> bool:
@@ -33,7 +33,7 @@ def _are_all(runs: Sequence[Run]) -> bool:
     return len(said) == len(list(product(*({each[n] for each in said} for n in range(3)))))
 
 
-def _said(study: Study, runs: Sequence[Run]) -> str:
+def _stated(study: Study, runs: Sequence[Run]) -> str:
     seeds = list(dict.fromkeys(run.seed for run in runs))
     loads = list(dict.fromkeys(run.load for run in runs))
     policies = list(dict.fromkeys(run.policy.name for run in runs))

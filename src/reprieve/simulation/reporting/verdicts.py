@@ -48,7 +48,7 @@ def verdict_lines(summary: LoadSummary) -> Iterator[str]:
             if column.title not in _BETTER or share is None or abs(share) < _LEAST:
                 continue
             better = (share > 0) is _BETTER[column.title]
-            (buys if better else costs).append((-abs(share), _said(column, found, share)))
+            (buys if better else costs).append((-abs(share), _stated(column, found, share)))
         yield f"{policy.policy} against {first}{_caution(runs)}: {_sides(buys, costs)}."
         yield from _of_budgets(policy, summary)
 
@@ -93,7 +93,7 @@ def is_clear(change: Estimate) -> bool:
     return change.low > 0 or change.high < 0
 
 
-def _said(column: Column, found: Found, share: float) -> str:
+def _stated(column: Column, found: Found, share: float) -> str:
     assert found.change is not None
     sign = "+" if share > 0 else "\N{MINUS SIGN}"
     size = column.text(abs(found.change.mean))

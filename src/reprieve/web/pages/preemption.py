@@ -111,7 +111,7 @@ _TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
+class _Story:
     """One record, as it is shown to one viewer."""
 
     record: Preemption
@@ -145,17 +145,17 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
         tables = {name: Table(columns) for name, columns in _TABLES.items()}
         tables["madeWay"] = Table(_MADE_WAY, rows_of_disruptions(reported))
         return Page(values_of_disruptions(reported), tables)
-    telling = _telling(mirror, viewer, head)
+    story = _story_of(mirror, viewer, head)
     return Page(
-        {**_values(telling, reported), **_decision(telling)},
+        {**_values(story, reported), **_decision(story)},
         {
             name: Table(_TABLES[name], dict(rows))
             for name, rows in (
-                ("madeWay", _made_way(telling)),
-                ("spared", _spared(telling, mirror)),
-                ("sums", _sums(telling)),
-                ("amounts", _amounts(telling.record)),
-                ("placement", _placement(telling)),
+                ("madeWay", _made_way(story)),
+                ("spared", _spared(story, mirror)),
+                ("sums", _sums(story)),
+                ("amounts", _amounts(story.record)),
+                ("placement", _placement(story)),
             )
         },
     )
@@ -175,23 +175,23 @@ def _found(
     return max(known, key=lambda each: each.decided, default=None)
 
 
-def _telling(mirror: Mirror, viewer: Viewer, head: PreemptionRecord) -> _Telling:
+def _story_of(mirror: Mirror, viewer: Viewer, head: PreemptionRecord) -> _Story:
     opened = mirror.opened.whole(head.namespace, head.name, head.uid)
     record = head.record if opened is None else replace(head.record, spec=opened.spec)
     judgement = None if opened is None else opened.judgement
     masking = masking_of(mirror, viewer, record)
     candidates = {} if judgement is None else {each.uid: each for each in judgement.candidates}
-    return _Telling(record, victim_units(record), judgement, viewer, masking, candidates)
+    return _Story(record, victim_units(record), judgement, viewer, masking, candidates)
 
 
-def _values(telling: _Telling, reported: list[DisruptionRecord]) -> dict[str, Any]:
+def _values(story: _Story, reported: list[DisruptionRecord]) -> dict[str, Any]:
     """Return what the record states of itself, and in how many words for whom."""
-    record, viewer = telling.record, telling.viewer
+    record, viewer = story.record, story.viewer
     spec, status, metadata = record.spec, record.status, record.metadata
     address = address_of(record, viewer)
     known = address == metadata.name
     said = next((each.disruption.spec.preemptor for each in reported), "")
-    preemptor = telling.masking.preemptor(record, said)
+    preemptor = story.masking.preemptor(record, said)
     where = "" if metadata.namespace == DEFAULT_NAMESPACE else f" -n {metadata.namespace}"
     return {
         "address": address,
@@ -208,18 +208,18 @@ def _values(telling: _Telling, reported: list[DisruptionRecord]) -> dict[str, An
         "finished": seconds(instant_or_none(status.finished_at)),
         "preemptor": preemptor.text,
         "command": f"reprieve explain preemption/{metadata.name}{where}" if known else "",
-        "totals": _totals(telling),
-        "demand": _demand(telling),
+        "totals": _totals(story),
+        "demand": _demand(story),
     }
 
 
-def _demand(telling: _Telling) -> dict[str, Any] | None:
+def _demand(story: _Story) -> dict[str, Any] | None:
     """Return the text about the demand; None where one plane decides alone."""
-    spec = telling.record.spec
+    spec = story.record.spec
     if not spec.stages:
         return None
     # The name of a record has the preemptor's uid.
-    known = address_of(telling.record, telling.viewer) == telling.record.metadata.name
+    known = address_of(story.record, story.viewer) == story.record.metadata.name
     return {
         "stages": [
             {"plane": each.plane, "preemption": each.preemption if known else ""}
@@ -233,8 +233,8 @@ def _demand(telling: _Telling) -> dict[str, Any] | None:
     }
 
 
-def _totals(telling: _Telling) -> dict[str, Any]:
-    record, units = telling.record, telling.units
+def _totals(story: _Story) -> dict[str, Any]:
+    record, units = story.record, story.units
     known = [unit.lost for unit in units if unit.lost is not None]
     states = Counter(unit.state.value for unit in units)
     complete = not record.spec.parts or bool(units)
@@ -249,15 +249,15 @@ def _totals(telling: _Telling) -> dict[str, Any]:
     }
 
 
-def _decision(telling: _Telling) -> dict[str, Any]:
+def _decision(story: _Story) -> dict[str, Any]:
     """Return what was needed, what was proven, and the result of deciding again."""
-    spec, judgement = telling.record.spec, telling.judgement
+    spec, judgement = story.record.spec, story.judgement
     need = need_of(spec.plane, spec.proof)
     again = Again.PENDING if judgement is None else judgement.again
     upheld = None
     if judgement is not None and judgement.proven:
         upheld = not judgement.faults
-    said = "" if judgement is None or not telling.viewer.sees_all else judgement.text
+    said = "" if judgement is None or not story.viewer.sees_all else judgement.text
     return {
         "need": None
         if need is None
@@ -269,7 +269,7 @@ def _decision(telling: _Telling) -> dict[str, Any]:
             "lacking": whole(need.resource, need.lacking),
             "taken": whole(need.resource, need.used),
             "exact": need.exact,
-            "putBack": _reprieved(telling),
+            "putBack": _reprieved(story),
         },
         "reprieved": dict(sorted(spec.reprieved.items())),
         "proof": {
@@ -286,23 +286,23 @@ def _decision(telling: _Telling) -> dict[str, Any]:
     }
 
 
-def _reprieved(telling: _Telling) -> int | None:
+def _reprieved(story: _Story) -> int | None:
     """Return how many were reprieved; what the record does not count is counted again."""
-    reprieved = telling.record.spec.reprieved
-    if reprieved or telling.record.spec.plane != Plane.QUOTA:
+    reprieved = story.record.spec.reprieved
+    if reprieved or story.record.spec.plane != Plane.QUOTA:
         return sum(reprieved.values())
-    judgement = telling.judgement
+    judgement = story.judgement
     return None if judgement is None else judgement.number_of(Fate.REPRIEVED)
 
 
-def _made_way(telling: _Telling) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+def _made_way(story: _Story) -> Iterator[tuple[str, tuple[Cell, ...]]]:
     """Yield the units that are preempted, those that the viewer sees first."""
-    seen = sorted(telling.units, key=lambda unit: not telling.sees(unit))
+    seen = sorted(story.units, key=lambda unit: not story.sees(unit))
     for number, unit in enumerate(seen[:MOST_UNITS]):
-        shown = telling.masking.shown(unit.root, unit.lineage, _better(telling, unit))
-        mine = telling.sees(unit)
-        candidate = telling.candidates.get(unit.subject.uid)
-        plane = telling.record.spec.plane
+        shown = story.masking.shown(unit.root, unit.lineage, _better(story, unit))
+        mine = story.sees(unit)
+        candidate = story.candidates.get(unit.subject.uid)
+        plane = story.record.spec.plane
         yield (
             f"{number}/{shown.text}",
             (
@@ -314,34 +314,34 @@ def _made_way(telling: _Telling) -> Iterator[tuple[str, tuple[Cell, ...]]]:
                 unit.lost,
                 unit.state.value,
                 seconds(unit.at),
-                unit.message if mine and telling.viewer.sees_all else "",
-                _nodes(telling, unit) if mine else "",
+                unit.message if mine and story.viewer.sees_all else "",
+                _nodes(story, unit) if mine else "",
                 (candidate.place or None) if candidate is not None and mine else None,
             ),
         )
 
 
-def _nodes(telling: _Telling, unit: VictimUnit) -> str:
+def _nodes(story: _Story, unit: VictimUnit) -> str:
     """Return where a unit ran, as far as the decision's input states it."""
-    found = (telling.candidates.get(uid) for uid in unit.roots)
+    found = (story.candidates.get(uid) for uid in unit.roots)
     return listed(each.node for each in found if each is not None and each.node)
 
 
-def _better(telling: _Telling, unit: VictimUnit) -> str:
+def _better(story: _Story, unit: VictimUnit) -> str:
     """Return what people call a unit: the job of a Workload, its group where it has one."""
     if len(unit.roots) > 1 or unit.unit.startswith("podgroup/"):
         return unit.unit
-    return telling.masking.unit_of(unit.root, unit.lineage)
+    return story.masking.unit_of(unit.root, unit.lineage)
 
 
-def _spared(telling: _Telling, mirror: Mirror) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+def _spared(story: _Story, mirror: Mirror) -> Iterator[tuple[str, tuple[Cell, ...]]]:
     """Yield who stayed: the viewer's own by name, others by fate where they are tenants enough."""
-    judgement = telling.judgement
+    judgement = story.judgement
     if judgement is None:
         return
     stayed = [each for each in judgement.candidates if _is_reported(each)]
     stayed.sort(key=lambda each: (_ORDER[each.fate], each.place, each.namespace, each.name))
-    own = [each for each in stayed if telling.viewer.sees(each.namespace)]
+    own = [each for each in stayed if story.viewer.sees(each.namespace)]
     for each in own[:_MOST_SPARED]:
         unit = _unit_of_candidate(mirror, each)
         yield (
@@ -359,7 +359,7 @@ def _spared(telling: _Telling, mirror: Mirror) -> Iterator[tuple[str, tuple[Cell
                 each.node or None,
             ),
         )
-    foreign = [each for each in stayed if not telling.viewer.sees(each.namespace)]
+    foreign = [each for each in stayed if not story.viewer.sees(each.namespace)]
     for fate in _ORDER:
         yield from _together(f"more/{fate}", "more", fate, own[_MOST_SPARED:])
     if len({each.namespace for each in foreign}) >= _TENANTS:
@@ -394,14 +394,14 @@ def _unit_of_candidate(mirror: Mirror, candidate: Candidate) -> str:
     return named
 
 
-def _sums(telling: _Telling) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+def _sums(story: _Story) -> Iterator[tuple[str, tuple[Cell, ...]]]:
     """Yield all units by node pool, namespace, group, rule and state, the most first."""
-    plane = telling.record.spec.plane
+    plane = story.record.spec.plane
     totals: dict[tuple[str, ...], list[int]] = {}
-    tenants = {unit.namespace for unit in telling.units if not telling.sees(unit)}
-    for unit in telling.units:
-        candidate = telling.candidates.get(unit.subject.uid)
-        if telling.sees(unit):
+    tenants = {unit.namespace for unit in story.units if not story.sees(unit)}
+    for unit in story.units:
+        candidate = story.candidates.get(unit.subject.uid)
+        if story.sees(unit):
             pool = candidate.pool if candidate is not None else ""
             group = unit.unit.rpartition("/")[2] if unit.unit.startswith("podgroup/") else ""
             where = (pool, unit.namespace, group)
@@ -425,11 +425,11 @@ def _amounts(record: Preemption) -> Iterator[tuple[str, tuple[Cell, ...]]]:
         yield name, (name, *(whole(name, part.get(name, 0)) for part in parts))
 
 
-def _placement(telling: _Telling) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+def _placement(story: _Story) -> Iterator[tuple[str, tuple[Cell, ...]]]:
     """Yield the nodes where the preemptor's pods fit; to who sees the preemptor alone."""
-    preemptor = telling.record.spec.preemptor
-    if preemptor is None or not telling.viewer.sees(preemptor.namespace):
+    preemptor = story.record.spec.preemptor
+    if preemptor is None or not story.viewer.sees(preemptor.namespace):
         return
-    counts = Counter(each.node for each in telling.record.spec.placement)
+    counts = Counter(each.node for each in story.record.spec.placement)
     for node, number in sorted(counts.items())[:_MOST_PLACES]:
         yield node, (node, number)

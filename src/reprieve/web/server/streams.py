@@ -90,7 +90,7 @@ async def send_stream(
                     await _write_patiently(write, event)
                 asking.cancel()
         except* (_Ended, NotFound) as ends:
-            await _say_farewell(request, write, str(ends.exceptions[0]))
+            await _send_farewell(request, write, str(ends.exceptions[0]))
         except* (ConnectionError, TimeoutError):
             _hang_up(request)
         except* Exception:
@@ -149,7 +149,7 @@ async def _write_patiently(write: _Write, part: bytes) -> None:
         await write(part)
 
 
-async def _say_farewell(request: web.Request, write: _Write, why: str) -> None:
+async def _send_farewell(request: web.Request, write: _Write, why: str) -> None:
     """Notify a reader that this is all; one that does not read it is cut off."""
     event = b"event: ended\ndata: %b\n\n" % msgspec.json.encode({"error": why})
     with contextlib.suppress(ConnectionError):

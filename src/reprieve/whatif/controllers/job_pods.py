@@ -82,7 +82,7 @@ class JobPods:
             self._make(kind, job)
         elif tally.pods and tally.ready == tally.pods:
             self._submit(kind, job, tally)
-        self._tell(kind, job["metadata"])
+        self._notify(kind, job["metadata"])
 
     def replace(self, kind: JobKind, job: Json | None, pod: Json) -> None:
         """Make a pod anew that its job has lost; of a listed Job its number identifies it.
@@ -184,7 +184,7 @@ class JobPods:
             pod = child(job, "v1", "Pod", name, template)
             self._claims.create_pod(admitted_pod(self._overlay, pod))
 
-    def _tell(self, kind: JobKind, metadata: Json) -> None:
+    def _notify(self, kind: JobKind, metadata: Json) -> None:
         """Write what the kind's own controller would state of its pods."""
         resource = resource_of(kind)
         job = self._overlay.get(resource, metadata.get("namespace", ""), metadata["name"])

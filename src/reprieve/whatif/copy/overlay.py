@@ -350,16 +350,16 @@ class Overlay:
         metadata = {**new["metadata"], "resourceVersion": str(self._last)}
         stored = {**typed(table.resource, new), "metadata": metadata}
         table.objects[key] = stored
-        self._tell(table, "ADDED" if old is None else "MODIFIED", old, stored)
+        self._notify(table, "ADDED" if old is None else "MODIFIED", old, stored)
         return stored
 
     def _remove(self, table: Table, key: tuple[str, str], last: Json) -> None:
         del table.objects[key]
         self._last += 1
         metadata = {**last["metadata"], "resourceVersion": str(self._last)}
-        self._tell(table, "DELETED", {**last, "metadata": metadata}, None)
+        self._notify(table, "DELETED", {**last, "metadata": metadata}, None)
 
-    def _tell(self, table: Table, what: str, old: Json | None, new: Json | None) -> None:
+    def _notify(self, table: Table, what: str, old: Json | None, new: Json | None) -> None:
         resource = table.resource
         kind = (resource.group, resource.plural)
         if resource.kind in ("Event", "Lease"):

@@ -131,7 +131,7 @@ class _Reading:
         if waiting_workload is not None or short or held or gated is not None:
             verdict = Verdict.WAITS
             waiting = next((pod for pod in here if not pod["spec"].get("nodeName")), gated)
-            reason, message = _said(waiting_workload, waiting)
+            reason, message = _stated(waiting_workload, waiting)
             if reason in ("", GATED) and gated is not None:
                 reason, message = self._why_gated(gated)
             first_to_wait = waiting_workload or waiting
@@ -164,7 +164,7 @@ class _Reading:
         else:
             verdict = Verdict.WAITS
             waiting = next((pod for pod in members if not pod["spec"].get("nodeName")), None)
-            reason, message = _said(now, waiting)
+            reason, message = _stated(now, waiting)
             if len(members) < least:
                 reason = "GroupIncomplete"
                 message = f"{len(members)} of its minimum of {least} pods are there"
@@ -309,7 +309,7 @@ def _is_true(obj: Json, type: str) -> bool:
     return any(each["type"] == type and each["status"] == "True" for each in conditions)
 
 
-def _said(*objects: Json | None) -> tuple[str, str]:
+def _stated(*objects: Json | None) -> tuple[str, str]:
     """Return reason and message of the first condition that states why something waits."""
     for obj in objects:
         for each in first(obj, "status.conditions") or ():

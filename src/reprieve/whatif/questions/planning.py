@@ -203,11 +203,11 @@ async def _with_diagnosis(
     if found is None:
         return outcome
     if found.cause is Cause.DEACTIVATED_BY_OPERATOR:
-        found = replace(found, values={**found.values, "said": _said_to_pods(run, outcome)})
+        found = replace(found, values={**found.values, "said": _reported_to_pods(run, outcome)})
     return replace(outcome, diagnosis=found, reason=found.reason.value, message=sentence(found))
 
 
-def _said_to_pods(run: Run, outcome: Outcome) -> str:
+def _reported_to_pods(run: Run, outcome: Outcome) -> str:
     """Return what the scheduler stated last of pods deleted with their job's admission."""
     said = (
         str(condition.get("message", ""))

@@ -127,7 +127,7 @@ class Field:
                 raise self.refused(f"accepted: {_NUMBERS[type]}") from None
             message, _, rest = str(error).partition(" - at `$")
             path = (self.path + rest.rstrip("`")).lstrip(".")
-            raise UsageError(f"{self.document}: {path} {_said(message)}") from None
+            raise UsageError(f"{self.document}: {path} {_stated(message)}") from None
 
     def check_amounts(self) -> None:
         """Return when the values of this mapping are quantities of at least nothing.
@@ -204,7 +204,7 @@ def _reported(value: Any) -> str:
     return shown(value) if isinstance(value, str) else shown(value).strip("'")
 
 
-def _said(message: str) -> str:
+def _stated(message: str) -> str:
     """Return a message of msgspec's in this project's words."""
     accepted, _, got = message.removeprefix("Expected ").partition(", got ")
     if got:

@@ -180,14 +180,14 @@ class DictObjects:
     def _store(self, verb: str, kind: ChangeType, key: tuple[str, str, str], obj: Object) -> None:
         obj["metadata"]["resourceVersion"] = str(next(self._versions))
         self.held[key] = obj
-        self._tell(verb, kind, key, obj)
+        self._notify(verb, kind, key, obj)
 
     def _remove(self, verb: str, key: tuple[str, str, str], obj: Object) -> None:
         obj["metadata"]["resourceVersion"] = str(next(self._versions))
         del self.held[key]
-        self._tell(verb, ChangeType.DELETED, key, obj)
+        self._notify(verb, ChangeType.DELETED, key, obj)
 
-    def _tell(self, verb: str, kind: ChangeType, key: tuple[str, str, str], obj: Object) -> None:
+    def _notify(self, verb: str, kind: ChangeType, key: tuple[str, str, str], obj: Object) -> None:
         self.writes.append((verb, key[0], key[2]))
         for queue in self._watchers:
             queue.put_nowait(Change(kind, key[0], copy.deepcopy(obj)))

@@ -219,7 +219,7 @@ class _DryRun:
             placements = [each for each in (nodes if found_all else None, *others) if each]
             if not placements:
                 placed = len(nodes or ())
-                if not self._said_while_placing:
+                if not self._reported_while_placing:
                     self._explain(members, candidates, possible, said)
                 found = self._failure(self._named(said), _counted(said), members[placed:], possible)
                 return found, []
@@ -325,11 +325,11 @@ class _DryRun:
             if found is None and self._best:
                 found = placed_exactly(self.simulation, members, candidates)
             return found
-        reported = said if self._said_while_placing else None
+        reported = said if self._reported_while_placing else None
         return first_fit(self.simulation, members, order, candidates, narrowing=True, said=reported)
 
     @property
-    def _said_while_placing(self) -> bool:
+    def _reported_while_placing(self) -> bool:
         """Whether what is stated of nodes is what was found when members were placed."""
         return self.explain and self.policy.placement is Placement.FIRST_FIT
 

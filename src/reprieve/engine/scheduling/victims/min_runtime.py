@@ -31,7 +31,7 @@ from reprieve.engine.scheduling.victims.hierarchy import effective_priority, tre
 
 __all__ = ["protected_until", "spared_by", "work_of"]
 
-_UNSAID: Final = -1
+_UNSTATED: Final = -1
 _Row: TypeAlias = GroupRow | NamespaceRow | PriorityClassRow
 
 
@@ -110,10 +110,10 @@ def _seconds(snapshot: Snapshot, policy: Policy) -> I64:
     column = snapshot.label_facts.namespaces
     # Number -1 reads the last entry.
     of_namespace = np.array(
-        [*(_said((namespaces.get(("", name)),)) for name in column.values), _UNSAID], np.int64
+        [*(_stated((namespaces.get(("", name)),)) for name in column.values), _UNSTATED], np.int64
     )[column.numbers]
     names = ("" if entry is None else entry.priority_class for entry in snapshot.classes)
-    of_class = np.array([_said((classes.get(("", name)),)) for name in names], np.int64)
+    of_class = np.array([_stated((classes.get(("", name)),)) for name in names], np.int64)
     found = of_namespace[snapshot.pod_labels]
     named = of_class[snapshot.pod_class]
     found = np.where(named >= 0, named, found)
@@ -123,8 +123,8 @@ def _seconds(snapshot: Snapshot, policy: Policy) -> I64:
         trees = trees_of(snapshot, policy)
         rows = snapshot.group_rows
         ways = ((g,) if trees is None else trees.up(g) for g in range(len(rows)))
-        said = [_said(rows[group] for group in way) for way in ways]
-        of_group = np.array([*said, _UNSAID], np.int64)[groups]
+        said = [_stated(rows[group] for group in way) for way in ways]
+        of_group = np.array([*said, _UNSTATED], np.int64)[groups]
         found = np.where(of_group >= 0, of_group, found)
         in_group = groups >= 0
     for slot, own in snapshot.min_runtimes.items():
@@ -134,7 +134,7 @@ def _seconds(snapshot: Snapshot, policy: Policy) -> I64:
     return capped
 
 
-def _said(rows: Iterable[_Row | None]) -> int:
+def _stated(rows: Iterable[_Row | None]) -> int:
     """Return the first minimum runtime that these rows state, -1 where none does."""
     said = (row.min_runtime for row in rows if row is not None)
-    return next((each for each in said if each is not None and each >= 0), _UNSAID)
+    return next((each for each in said if each is not None and each >= 0), _UNSTATED)

@@ -2,7 +2,7 @@
 
 All planes query one governor, so that a loop may lead through several of them: one place names it,
 with all its members, in an event on each, in a metric, and in the conditions of what waits
-(`said_of`, which planes write there). Planes state by which object a lineage is known. In what
+(`reported_of`, which planes write there). Planes state by which object a lineage is known. In what
 tenants read, work of other namespaces has a number. Displacements that are not recorded yet are
 withdrawn where that fails, so that a pair is named once its last ones are.
 
@@ -104,7 +104,7 @@ class LoopNotices:
         if self._unwritten[pair] <= 0:
             del self._unwritten[pair]
 
-    def said_of(self, lineage: Lineage) -> str:
+    def reported_of(self, lineage: Lineage) -> str:
         """Return the loop that a lineage is in, as its own namespace may know it; empty: none.
 
         What waits states it in its condition.

@@ -273,12 +273,12 @@ class _All:
     def deleted(self, obj: Any) -> None:
         self._for_each_follower(lambda sink, form: sink.deleted(form.of(obj)))
 
-    def _for_each_follower(self, tell: Callable[[Sink[Any], Form[Any]], None]) -> None:
+    def _for_each_follower(self, report: Callable[[Sink[Any], Form[Any]], None]) -> None:
         failed: Exception | None = None
         for each in self._followers:
             try:
                 if each.followed:
-                    tell(each.sink, each.form)
+                    report(each.sink, each.form)
             except Exception as fault:
                 failed = fault
         if failed is not None:

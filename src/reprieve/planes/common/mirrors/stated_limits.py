@@ -21,7 +21,7 @@ from reprieve.api import kueue
 from reprieve.api.core import ObjectMeta
 from reprieve.api.scheduling import PriorityClass
 from reprieve.engine.notice.granting import MOST
-from reprieve.intake.preemption_delay import said_delay
+from reprieve.intake.preemption_delay import stated_delay
 from reprieve.kube.objects import version_number
 from reprieve.kube.resource import Resource
 from reprieve.planes.common.mirrors.watching import Watch, Watcher
@@ -63,7 +63,7 @@ def queue_of(labels: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Stated:
     """What one object states: nanoseconds. `queue`: the ClusterQueue of a LocalQueue."""
 
     uid: str
@@ -75,14 +75,14 @@ class _Said:
     queue: str = ""
 
 
-def _said(metadata: ObjectMeta, queue: str = "") -> _Said:
+def _stated(metadata: ObjectMeta, queue: str = "") -> _Stated:
     annotations = metadata.annotations
-    return _Said(
+    return _Stated(
         metadata.uid,
         metadata.namespace,
         metadata.name,
         version_number(metadata.resource_version),
-        said_delay(annotations),
+        stated_delay(annotations),
         notice_max(annotations),
         queue,
     )
@@ -94,7 +94,7 @@ def on_other_delays(watches: Iterable[Watch[Any, Any]], changed: Callable[[], No
         watch.cache.subscribe(partial(_compare, changed))
 
 
-def _compare(changed: Callable[[], None], old: _Said | None, new: _Said | None) -> None:
+def _compare(changed: Callable[[], None], old: _Stated | None, new: _Stated | None) -> None:
     before, after = (
         (None, "") if each is None else (each.delay, each.queue) for each in (old, new)
     )
@@ -106,7 +106,7 @@ class ClassLimits:
     """What PriorityClasses state; `watches` are to be started by the plane."""
 
     def __init__(self, watcher: Watcher) -> None:
-        self._classes = watcher.watch(_PRIORITIES, PriorityClass, lambda obj: _said(obj.metadata))
+        self._classes = watcher.watch(_PRIORITIES, PriorityClass, lambda obj: _stated(obj.metadata))
 
     def __iter__(self) -> Iterator[Watch[Any, Any]]:
         yield self._classes
@@ -124,11 +124,11 @@ class QueueLimits:
         self._local = watcher.watch(
             _LOCAL,
             kueue.LocalQueue,
-            lambda obj: _said(obj.metadata, obj.spec.cluster_queue),
+            lambda obj: _stated(obj.metadata, obj.spec.cluster_queue),
             required=False,
         )
         self._cluster = watcher.watch(
-            _CLUSTER, kueue.ClusterQueue, lambda obj: _said(obj.metadata), required=False
+            _CLUSTER, kueue.ClusterQueue, lambda obj: _stated(obj.metadata), required=False
         )
 
     def __iter__(self) -> Iterator[Watch[Any, Any]]:

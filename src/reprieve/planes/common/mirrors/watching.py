@@ -68,7 +68,7 @@ class Watcher:
         The arguments are those of `Cache`, and of `Mirror.follow`.
         """
 
-        def tell(trouble: Exception) -> None:
+        def report(trouble: Exception) -> None:
             if required or not isinstance(trouble, NotFound):
                 self.report(trouble)
 
@@ -78,7 +78,7 @@ class Watcher:
             wire,
             cache,
             whole=whole,
-            report=tell,
+            report=report,
             restarted=lambda why: self.restarted(resource.qualified, why),
         )
         return Watch(cache, reflector, required)

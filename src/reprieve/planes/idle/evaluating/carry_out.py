@@ -93,7 +93,7 @@ class CarryOut:
                 case Log(level, text):
                     log.log(level, "%s", text)
                 case TellOnce():
-                    self._tell_once(effect)
+                    self._report_once(effect)
                 case EvaluateAt(at):
                     self._again(at)
                 case Refuse(plan, why):
@@ -104,8 +104,8 @@ class CarryOut:
                 case _:
                     assert_never(effect)
 
-    def _tell_once(self, reported: TellOnce) -> None:
-        self._context.say_once(
+    def _report_once(self, reported: TellOnce) -> None:
+        self._context.log_once(
             f"{reported.subject.uid}/{reported.text.message}",
             lambda: self._context.announce(reported.subject, reported.text),
         )
@@ -186,7 +186,7 @@ class CarryOut:
             return None
         except ApiError as failure:
             self._displacements.reported.withdraw(issued)
-            self._tell_unrecorded(plan, failure)
+            self._report_unrecorded(plan, failure)
             return None
         self._displacements.reported.recorded(intent.metadata.name, issued)
         self._unrecorded.forget(plan.id)
@@ -222,7 +222,7 @@ class CarryOut:
             queued=[each.root.uid for each in plan.victims if self._holds_quota(each.root.uid)],
         )
 
-    def _tell_unrecorded(self, plan: Plan, failure: ApiError) -> None:
+    def _report_unrecorded(self, plan: Plan, failure: ApiError) -> None:
         """Hold a plan that could not be recorded, and notify its preemptor."""
         log.error("plan %s cannot be recorded: %s", plan.id, failure)
         self._context.metrics.unrecorded.labels(plan.plane).inc()

@@ -46,7 +46,7 @@ def debt_of(
         stayed = {each.uid for each in record.status.victims if each.state in _STAYED}
         gone = [each for each in _of(spec.victims, lineages) if each.root.uid not in stayed]
         if gone:
-            asked = _said_by_idle(record) != _COULD_NOT
+            asked = _stated_by_idle(record) != _COULD_NOT
             devices, name = _devices(gone, names), record.metadata.name
             whom, bounds = spec.preemptor_lineage, _bounds(record)
             losses.append(Loss(at, name, whom, devices, spec.depth, asked, *bounds))
@@ -74,6 +74,6 @@ def _devices(victims: Iterable[Victim], names: Collection[str]) -> int:
     return sum(each.amounts.get(name, 0) for each in victims for name in names)
 
 
-def _said_by_idle(record: Preemption) -> str:
+def _stated_by_idle(record: Preemption) -> str:
     said = (each.reason for each in record.spec.rejected if each.plane == Plane.IDLE)
     return next(said, "")

@@ -250,7 +250,7 @@ class Marks:
             log.info("%s: %s, plan %s: %s", row.key, text.reason, intent.spec.plan_id, text.message)
             self._context.announce(row.ref, text, intent.spec.plan_id)
         if eviction.rule:
-            self._tell_rule(row, victim, eviction)
+            self._report_rule(row, victim, eviction)
         result = "evicted" if eviction.over else "failed"
         self._context.metrics.count_preemption(
             PlanId(intent.spec.plan_id), intent.spec.plane, victim.rule, result
@@ -262,16 +262,16 @@ class Marks:
                 lost
             )
 
-    def _tell_rule(self, row: Workload, victim: Victim, eviction: Eviction) -> None:
+    def _report_rule(self, row: Workload, victim: Victim, eviction: Eviction) -> None:
         """Name the right to add; the event on the failure itself has the reference's words."""
         root = f"{victim.root.kind}/{victim.root.name}"
         message = f"To {_DO[victim.action]} {root} the operator needs the rule {eviction.rule}"
 
-        def say() -> None:
+        def emit() -> None:
             log.warning("%s: %s", row.key, message)
             self._context.announce(row.ref, EventText("Warning", "RightMissing", message))
 
-        self._context.say_once(f"{row.ref.uid}/{message}", say)
+        self._context.log_once(f"{row.ref.uid}/{message}", emit)
 
     def _row(self, found: GpuWorkload) -> Workload:
         settings = resolve(overrides_of(found.spec), self._context.tiers)

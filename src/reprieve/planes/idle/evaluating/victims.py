@@ -34,7 +34,7 @@ from reprieve.execution.victims import Manner, Marked, Reading, Standing, Victim
 from reprieve.execution.writes.contest import Contest
 from reprieve.execution.writes.evict import Result, evict, obstacle
 from reprieve.kube.errors import ApiError, Conflict, Forbidden
-from reprieve.kube.retry import retried, says_nothing
+from reprieve.kube.retry import is_silent, retried
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.evaluating.marks import Marks
 from reprieve.planes.idle.kept import Kept
@@ -174,7 +174,7 @@ class IdleVictims:
                     raise
                 if not (isinstance(failure, Forbidden) and failure.rule):
                     refusals += 1
-                    if refusals < _REFUSALS and not says_nothing(failure):
+                    if refusals < _REFUSALS and not is_silent(failure):
                         raise _RefusedMark from failure
                     # Who grants a right that is missing need not wait for it.
                     self._not_evictable.refused(victim.root.uid, self._context.clock.wall())
@@ -190,7 +190,7 @@ class IdleVictims:
 
     def _is_refusal(self, victim: Victim, failure: ApiError) -> bool:
         """Count a write that failed; return whether that is about its object."""
-        if not says_nothing(failure):
+        if not is_silent(failure):
             return True
         unanswered = self._not_evictable.unanswered
         unanswered.failed(victim.root.uid, failure)
@@ -264,7 +264,7 @@ class IdleVictims:
             return None
         self._leaving.pop((intent.metadata.name, victim.root.uid), None)
         why = "its pods have not ended in time, and other idle work may be evicted instead"
-        self._tell_overdue(intent, [(victim, why)])
+        self._report_overdue(intent, [(victim, why)])
         return VictimResult(state.state, why, remains=True)
 
     def _leaves(self, intent: Preemption, victim: Victim) -> bool:
@@ -327,9 +327,9 @@ class IdleVictims:
         if since <= _OVERDUE or intent.metadata.name in self._overdue:
             return
         self._overdue.add(intent.metadata.name)
-        self._tell_overdue(intent, left)
+        self._report_overdue(intent, left)
 
-    def _tell_overdue(self, intent: Preemption, left: Sequence[tuple[Victim, str]]) -> None:
+    def _report_overdue(self, intent: Preemption, left: Sequence[tuple[Victim, str]]) -> None:
         for victim, why in left:
             message = f"{victim.root.kind}/{victim.root.name} is still there: {why}"
             log.warning("plan %s: %s", intent.spec.plan_id, message)

@@ -117,7 +117,7 @@ class CarryOut:
             case PlaceDelayed(entry):
                 self._failed_nodes.placed(entry)
             case TellUnplaced(entry):
-                self._failed_nodes.tell_unplaced(entry)
+                self._failed_nodes.report_unplaced(entry)
             case EvictForNode(entry):
                 self._failed_nodes.evict(entry)
             case DecideAgain():
@@ -129,7 +129,7 @@ class CarryOut:
                     exc_info=fault,
                 )
             case TellFault(entry, event):
-                self._tell_fault(entry, event)
+                self._report_fault(entry, event)
             case Explain() | ExplainAlike() | Measure() | Sample():
                 self._record(effect)
             case _:
@@ -141,7 +141,7 @@ class CarryOut:
                 case Explain(entry):
                     self._explanations.explain(entry)
                 case ExplainAlike(considered):
-                    self._explanations.tell_those_alike(considered)
+                    self._explanations.report_those_alike(considered)
                 case Measure():
                     self._measure(effect)
                 case Sample(entry, decision_input):
@@ -150,7 +150,7 @@ class CarryOut:
             what = effect.entry.workload.key if isinstance(effect, Explain) else "a run of cycles"
             log.exception("the observer of the decision about %s failed", what)
 
-    def _tell_fault(self, entry: Entry, event: EventText) -> None:
+    def _report_fault(self, entry: Entry, event: EventText) -> None:
         if isinstance(entry.failure, TookTooLong):
             stopped = self._context.metrics.decisions_stopped
             stopped.labels(Plane.QUOTA.value, "stopped").inc()

@@ -82,7 +82,7 @@ class FailedNodes:
         """Write the places that a workload's pods get once its checks are ready."""
         self._give(entry, "all checks are ready, and its pods have topology assignments")
 
-    def tell_unplaced(self, entry: Entry) -> None:
+    def report_unplaced(self, entry: Entry) -> None:
         """Emit an event with what a workload with quota lacks; the same once."""
         key, known = entry.workload.key, self._state.holdings.holders
         reported = self._unplaced.get(key)

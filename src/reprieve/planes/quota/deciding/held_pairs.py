@@ -240,7 +240,9 @@ class HeldPairs:
     def loop_of(self, workload: Workload) -> str:
         """Return the loop that a workload is in, in words for its namespace; empty: in none."""
         return (
-            self._loops.said_of(participant_of(workload).lineage) if self._loops.knows_any else ""
+            self._loops.reported_of(participant_of(workload).lineage)
+            if self._loops.knows_any
+            else ""
         )
 
     def hold_refused(self, now: Nanos) -> None:

@@ -195,7 +195,7 @@ class Preemptions:
             asked = [row.notice * SECOND for row in rows if row.notice > 0]
             stored, allowed = self._state.workload(key), 0
             if stored is not None:
-                self._tell_unreadable(stored, rows)
+                self._report_unreadable(stored, rows)
                 asked = asked or [notice_of(stored.metadata) * SECOND]
                 allowed = self._state.protections.notice_max(stored)
             pods = [row.uid for row in rows]
@@ -206,7 +206,7 @@ class Preemptions:
         waiting = _devices_asked(self._state.row(preemptor)) if settings.harm_order else None
         return self.notices.grants(context.options.notice, asking, hurried=hurried, devices=waiting)
 
-    def _tell_unreadable(self, stored: Workload, rows: Sequence[PodRow]) -> None:
+    def _report_unreadable(self, stored: Workload, rows: Sequence[PodRow]) -> None:
         said = [notice_of(stored.metadata), *(row.notice for row in rows)]
         if self._context.options.notice.most and min(said) < 0:
             self._context.announce(reference_of(stored), notice_ignored(NOTICE))

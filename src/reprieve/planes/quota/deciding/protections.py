@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from reprieve.api import kueue
 from reprieve.api.scheduling import PriorityClass
-from reprieve.intake.preemption_delay import delay_problem, said_delay
+from reprieve.intake.preemption_delay import delay_problem, stated_delay
 from reprieve.planes.common.mirrors.stated_limits import decided_delay, least_notice
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.planes.quota.watches import Held, HeldWatch, Watches
@@ -79,11 +79,11 @@ class Protections:
         if spec.priority_class_ref is not None:
             of_pods = spec.priority_class_ref.kind == PriorityClass.__name__
             classes: HeldWatch[Any] = watches.priorities if of_pods else watches.classes
-            of_class = said_delay(_annotations(classes, "", spec.priority_class_ref.name))
+            of_class = stated_delay(_annotations(classes, "", spec.priority_class_ref.name))
         local = watches.local_queues.cache.named(workload.metadata.namespace, spec.queue_name)
         if local is not None:
             name = local.object.spec.cluster_queue
-            of_queue = said_delay(_annotations(watches.cluster_queues, "", name))
+            of_queue = stated_delay(_annotations(watches.cluster_queues, "", name))
         return decided_delay(of_class, of_queue, self._context.options.delay)
 
     def delays_otherwise(self, old: Held[Any] | None, new: Held[Any] | None) -> bool:
@@ -94,21 +94,21 @@ class Protections:
         if held is not None and isinstance(held.object, kueue.LocalQueue):
             # Until it existed, the ClusterQueue of its work was not known.
             queue = self._watches.cluster_queues.cache.named("", held.object.spec.cluster_queue)
-            return (old is None) != (new is None) and _said_delay(queue) is not None
-        return _said_delay(old) != _said_delay(new)
+            return (old is None) != (new is None) and _stated_delay(queue) is not None
+        return _stated_delay(old) != _stated_delay(new)
 
     def changed(self, old: Held[Any] | None, new: Held[Any] | None) -> bool:
         """Return whether a queue or class protects otherwise than before."""
-        if new is not None and _said(new).problems:
+        if new is not None and _stated(new).problems:
             self._wrong[new.uid] = new
-        before, after = _said(old), _said(new)
+        before, after = _stated(old), _stated(new)
         return (before.preempt_s, before.reclaim_s) != (after.preempt_s, after.reclaim_s)
 
     def report(self) -> None:
         """Report what is wrong with annotations; only a process that decides reports it."""
         wrong, self._wrong = self._wrong, {}
         for held in wrong.values():
-            for problem in filter(None, (*_said(held).problems, _delay_problem(held))):
+            for problem in filter(None, (*_stated(held).problems, _delay_problem(held))):
                 if (held.uid, problem) in self._reported:
                     continue
                 if len(self._reported) >= _KEPT:
@@ -123,16 +123,16 @@ class Protections:
                 self._context.announce(about, EventText("Warning", _REASON, problem))
 
 
-def _said(held: Held[Any] | None) -> MinRuntimes:
+def _stated(held: Held[Any] | None) -> MinRuntimes:
     if held is None or not isinstance(held.object, _PROTECTING):
         return MinRuntimes()
     return min_runtimes(held.object.metadata.annotations)
 
 
-def _said_delay(held: Held[Any] | None) -> int | None:
+def _stated_delay(held: Held[Any] | None) -> int | None:
     if held is None or not isinstance(held.object, _DELAYING):
         return None
-    return said_delay(held.object.metadata.annotations)
+    return stated_delay(held.object.metadata.annotations)
 
 
 def _delay_problem(held: Held[Any]) -> str:

@@ -23,7 +23,7 @@ from reprieve.execution.not_evictable import NotEvictable
 from reprieve.execution.pod_victims import DEFAULT_GRACE
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import ApiError, Conflict, Forbidden
-from reprieve.kube.retry import says_nothing
+from reprieve.kube.retry import is_silent
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import Held
@@ -153,7 +153,7 @@ class RefusedEvictions:
 def _is_refusal(failure: ApiError) -> bool:
     """Whether a failure is about the object that was written, and about no right of ours."""
     lacks_right = isinstance(failure, Forbidden) and bool(failure.rule)
-    return not (lacks_right or isinstance(failure, Conflict) or says_nothing(failure))
+    return not (lacks_right or isinstance(failure, Conflict) or is_silent(failure))
 
 
 def _grace(workload: Workload) -> int:

@@ -102,11 +102,11 @@ class JobWorkloads:
             stored = await self.stored(at)
         except Invalid as refusal:
             # It stays so until the job is changed.
-            self._tell_refused(kind, job, at, refusal)
+            self._report_refused(kind, job, at, refusal)
             return
         except Forbidden as refusal:
             if refusal.rule is None:
-                self._tell_refused(kind, job, at, refusal)
+                self._report_refused(kind, job, at, refusal)
             raise
         self._lost.made(at)
         self._observe(stored)
@@ -162,7 +162,7 @@ class JobWorkloads:
         try:
             await self._patch(at, workload, obj["spec"])
         except Invalid as refusal:
-            self._tell_refused(kind, job, at, refusal)
+            self._report_refused(kind, job, at, refusal)
             return
         text = f"Updated not matching Workload for suspended job: {at}"
         self._composer.announce(kind, job, EventText(_NORMAL, "UpdatedWorkload", text))
@@ -319,7 +319,7 @@ class JobWorkloads:
         if lost:
             self._lost.record(at)
 
-    def _tell_refused(self, kind: JobKind, job: Json, at: str, refusal: ApiError) -> None:
+    def _report_refused(self, kind: JobKind, job: Json, at: str, refusal: ApiError) -> None:
         """Report to the job's user what the API server answered about its Workload."""
         log.warning("%s/%s: Workload %s is refused", kind.kind, job["metadata"]["name"], at)
         text = f"its Workload {at} is refused: {refusal.message}"

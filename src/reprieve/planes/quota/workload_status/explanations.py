@@ -29,7 +29,7 @@ from reprieve.kube.writes import Priority
 from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.workers import look_at_each
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
-from reprieve.planes.quota.state import QuotaState, says_why
+from reprieve.planes.quota.state import QuotaState, states_cause
 from reprieve.planes.quota.workload_status.transitions import pending
 from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
 from reprieve.wording import kueue
@@ -88,7 +88,7 @@ class Explanations:
             self._due.add_at(key, Nanos(self._context.clock.wall() + pause))
         self._said[key] = entry
 
-    def tell_those_alike(self, considered: Mapping[str, Entry]) -> None:
+    def report_those_alike(self, considered: Mapping[str, Entry]) -> None:
         """Report to those that were set aside unseen what one of the same shape was sent."""
         queues = self._state.queues
         for entry in considered.values():
@@ -114,7 +114,7 @@ class Explanations:
     def _was_reported(self, key: str) -> bool:
         """Return whether a Workload states why it waits, rightly or not any more."""
         workload = self._state.workload(key)
-        return workload is not None and says_why(workload)
+        return workload is not None and states_cause(workload)
 
     def _is_written(self, entry: Entry) -> bool:
         """Return whether there is nothing to write: it is known, or the Workload got quota."""

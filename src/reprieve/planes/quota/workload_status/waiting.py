@@ -67,7 +67,7 @@ _RECORDED: Final[Mapping[str, tuple[Outcome, Reason]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Stated:
     """What a cycle stated last of a Workload, without what it decided on."""
 
     entry: Entry
@@ -92,7 +92,7 @@ class Waiting:
             context.clock, lambda: context.client.passed_before(Priority.EVENT), _ALLOWANCE
         )
         self._counts = WaitingCounts()
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, _Stated] = {}
         self._due: DirtyKeys[str] = DirtyKeys(context.clock)
         self._reported: dict[str, Reason] = {}
         self._unlogged: DirtyKeys[str] = DirtyKeys(context.clock)
@@ -120,7 +120,7 @@ class Waiting:
             reason=entry.reason,
             failure=entry.failure,
         )
-        self._said[key] = _Said(said, reason)
+        self._said[key] = _Stated(said, reason)
         if reason is not None:
             self._count(key, entry.workload.queue, reason)
 
@@ -167,7 +167,7 @@ class Waiting:
             self._waits_no_longer(key)
         else:
             self._counts.count_reserved(key, found.reason)
-            self._tell_later(key, found.reason)
+            self._report_later(key, found.reason)
 
     def _pending(self, key: str, found: Workload, row: model.Workload) -> None:
         now = self._context.clock.wall()
@@ -192,14 +192,14 @@ class Waiting:
             return
         self._counts.forget(key)
         # A Workload that is looked at soon needs no report of being behind another one.
-        self._tell_later(key, Reason.BEHIND_HEAD)
+        self._report_later(key, Reason.BEHIND_HEAD)
 
     def _count(self, key: str, local_queue: str, reason: Reason) -> None:
         self._counts.count(key, local_queue, reason)
         closed = closed_reason(self._state.queues, local_queue)
-        self._tell_later(key, closed or reason)
+        self._report_later(key, closed or reason)
 
-    def _tell_later(self, key: str, reason: Reason) -> None:
+    def _report_later(self, key: str, reason: Reason) -> None:
         if self._reported.get(key) is not reason:
             self._due.add_at(key, Nanos(self._context.clock.wall() + _LATER))
         decision_log = self._context.decision_log
@@ -344,7 +344,7 @@ class Waiting:
         return QuotaFacts(state.holdings, state.queues, now, self._ledger(), entry)
 
 
-def _recorded(found: Workload, row: model.Workload) -> _Said | None:
+def _recorded(found: Workload, row: model.Workload) -> _Stated | None:
     """Return what a cycle must have stated that left a Workload's conditions; None for nothing."""
     condition = condition_of(found.status.conditions, "QuotaReserved")
     if condition is None or condition.status != "False":
@@ -352,4 +352,4 @@ def _recorded(found: Workload, row: model.Workload) -> _Said | None:
     outcome, reason = _RECORDED.get(condition.reason, (None, None))
     if outcome is None:
         return None
-    return _Said(Entry(row, "", outcome=outcome, reason=condition.reason), reason)
+    return _Stated(Entry(row, "", outcome=outcome, reason=condition.reason), reason)

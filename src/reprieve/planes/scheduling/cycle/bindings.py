@@ -140,7 +140,7 @@ class Bindings:
         if found.bound is Bound.HERE:
             self._unseen.add(pod.row.uid)
             placed = pod.row
-            self._tell_group(f"{placed.namespace}/{placed.group}" if placed.group else key)
+            self._report_group(f"{placed.namespace}/{placed.group}" if placed.group else key)
         elif found.bound in (Bound.FAILED, Bound.CHOSEN):
             if found.bound is Bound.FAILED:
                 self._failed(pod, found)
@@ -150,7 +150,7 @@ class Bindings:
             if row is not None and self._state.ours(row):
                 self._state.queue.add(row, self._context.clock.monotonic())
 
-    def _tell_group(self, key: str) -> None:
+    def _report_group(self, key: str) -> None:
         """Write that the group is scheduled once its minimum is bound, and those above it."""
         way, _ = self._state.root(key)
         while (row := self._state.group(key)) is not None:

@@ -135,7 +135,7 @@ class SchedulingDisplacements:
         if self._loops is None or not self._loops.knows_any:
             return ""
         row = next((row for uid in unit.pods if (row := self._state.pod(uid)) is not None), None)
-        return "" if row is None else self._loops.said_of(pod_participant(row).lineage)
+        return "" if row is None else self._loops.reported_of(pod_participant(row).lineage)
 
     def restore(self, intents: Iterable[Preemption], interrupted: Collection[str] = ()) -> None:
         """Adopt what former processes did, and what pods still state of how they failed."""

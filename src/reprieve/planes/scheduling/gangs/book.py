@@ -80,7 +80,7 @@ class GangBook:
             row.namespace,
             row.name,
             dict(row.labels),
-            dict(row.gang_says),
+            dict(row.gang_annotations),
             bound=bool(row.node),
             defaults=self._settings().defaults,
         )

@@ -261,7 +261,7 @@ def _victims_in_permit(
         assert preemptor.preempted is not None, "jobs have words of their own"
         said, name = preemptor.preempted(each.node), preemptor.scheduler_name
         yield Announce(each.row, said, name, preemptor.about)
-        yield from _said(each.row, wording.PREEMPTED)
+        yield from _stated(each.row, wording.PREEMPTED)
 
 
 def _left(plan: Plan, permit: Mapping[Uid, InPermit], snapshot: Snapshot) -> Plan | None:
@@ -288,10 +288,10 @@ def _rejected(
         text = wording.rejected_gang(gang.id)
     for each in waited.values():
         if each.now is not None and each.ours:
-            yield from _said(each.now, text)
+            yield from _stated(each.now, text)
 
 
-def _said(row: PodRow, message: str) -> Iterator[GangEffect]:
+def _stated(row: PodRow, message: str) -> Iterator[GangEffect]:
     """Write on a pod that it is not scheduled."""
     yield WritePod(row, ConditionText(POD_SCHEDULED, "False", UNSCHEDULABLE, message), None)
     yield Announce(row, failed_scheduling(message), row.pod_class.scheduler_name)
