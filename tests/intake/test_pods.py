@@ -139,6 +139,13 @@ def test_a_pod_requests_what_kube_scheduler_counts_beside_its_gpus() -> None:
     assert dict(other_requests(wants)) == {"cpu": 4_250, "memory": 64 * 2**20, "pods": 1}
 
 
+def test_a_sidecar_holds_its_gpus_beside_those_of_the_containers() -> None:
+    gpu = {"resources": {"limits": {"amd.com/gpu": 1}}}
+    beside = pod(containers=[gpu], initContainers=[{**gpu, "restartPolicy": "Always"}, gpu])
+    before = pod(containers=[gpu], initContainers=[gpu, gpu])
+    assert (gpus_of(beside), gpus_of(before)) == ({"amd.com/gpu": 2}, {"amd.com/gpu": 1})
+
+
 def test_other_vendors_count_when_they_are_watched() -> None:
     wants = pod(containers=[{"resources": {"limits": {"nvidia.com/mig-1g.10gb": 1}}}])
     assert gpus_of(wants) == {}

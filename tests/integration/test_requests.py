@@ -25,10 +25,15 @@ _CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass"
 _OVERHEAD: Final[dict[str, str | int | float]] = {"cpu": "250m", "memory": "64Mi"}
 #: Lower amounts for requests, higher ones for limits.
 _DRAWN: Final = {
-    "cpu": (("500m", "1"), ("1500m", "2")),
-    "memory": (("100M", "512Mi"), ("1Gi", "1536Mi")),
+    "cpu": (("0", "1e-1", "333m", "0.5", "1"), ("1500m", "2", "1.0001")),
+    "memory": (("0", "100M", "512Mi", "0.5Gi"), ("1Gi", "1536Mi", "1e9")),
+    "ephemeral-storage": (("100M", "0.5Gi"), ("1Gi", "1e9")),
+    "hugepages-2Mi": (("4Mi",), ("4Mi",)),
     "nvidia.com/gpu": (("1", "2"), ("1", "2")),
 }
+_NATIVE: Final = ("cpu", "memory")
+_MOST: Final = {"cpu": "4", "memory": "4Gi", "ephemeral-storage": "4Gi"}
+_LEAST: Final = {"cpu": "0", "memory": "0", "ephemeral-storage": "1M"}
 _WANTED: Final = 120
 
 
@@ -45,9 +50,10 @@ def resources(chance: random.Random, *names: str) -> Object:
     """Return requests and limits that are often one without the other, and often neither."""
     limits = amounts(chance, 0.4, 1, *names)
     requests = amounts(chance, 0.3, 0, *names)
-    # A device is not requested without a limit, nor with another one.
-    if requests.pop("nvidia.com/gpu", None) and "nvidia.com/gpu" in limits:
-        requests["nvidia.com/gpu"] = limits["nvidia.com/gpu"]
+    # What is not overcommitted is not requested without a limit, nor with another one.
+    for name in ("nvidia.com/gpu", "hugepages-2Mi"):
+        if requests.pop(name, None) and name in limits:
+            requests[name] = limits[name]
     found: Object = {"requests": requests, "limits": limits}
     return {part: given for part, given in found.items() if given or chance.random() < 0.2}
 
@@ -71,16 +77,22 @@ def template(chance: random.Random) -> Object:
         ],
     }
     if chance.random() < 0.3:
-        spec["resources"] = resources(chance, "cpu", "memory")
+        spec["resources"] = resources(
+            chance, *chance.choice((_NATIVE, (*_NATIVE, "hugepages-2Mi")))
+        )
     return spec
 
 
 def limit_range(chance: random.Random) -> Object:
     item: Object = {"type": "Container"}
     for place, name in enumerate(("defaultRequest", "default")):
-        given = amounts(chance, 0.5, place, "cpu", "memory")
+        given = amounts(chance, 0.5, place, *_NATIVE, "ephemeral-storage")
         if given:
             item[name] = given
+    # The server makes a default of a bound, and no default may be below it.
+    for name, bounds in (("max", _MOST), ("min", _LEAST)):
+        if chance.random() < 0.3:
+            item[name] = {each: bounds[each] for each in bounds if chance.random() < 0.5}
     return {"metadata": {"name": "defaults"}, "spec": {"limits": [item]}}
 
 

@@ -6,8 +6,7 @@ lack of GPU quota: its Workload, or that of what it belongs to, waits for quota 
 back. What can never fit is none, nor is that for which capacity is being freed already: by quota,
 or by its scheduler, which nominates a node for it. Nothing is to be freed twice.
 
-GPUs: of each container the larger of request and limit, then `objects.pod_sum`, for which all init
-containers are plain ones; zeros are dropped.
+GPUs: of each container the larger of request and limit, then `objects.pod_sum`; zeros are dropped.
 
 Admission looks at node selector, required node affinity and taints, so that the placement proof
 never counts a node that the scheduler would refuse for those. Source: specification of the idle
@@ -22,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from kubeworld.objects.pod_sum import pod_sum, raise_to
+from kubeworld.objects.pod_sum import ALWAYS, pod_sum, raise_to
 from kubeworld.units.instants import instant_or_none
 from kubeworld.units.quantities import InvalidQuantity, parse_quantity
 from kubeworld.units.untrusted import Form
@@ -280,7 +279,10 @@ def _group(pod: Pod) -> str:
 def _gpus(spec: PodSpec | KueuePodSpec, vendors: Sequence[Vendor]) -> dict[str, int]:
     total = pod_sum(
         (_asked(each.resources, vendors) for each in spec.containers or ()),
-        ((False, _asked(each.resources, vendors)) for each in spec.init_containers or ()),
+        (
+            (each.restart_policy == ALWAYS, _asked(each.resources, vendors))
+            for each in spec.init_containers or ()
+        ),
     )
     return {name: total[name] for name in sorted(total) if total[name] > 0}
 

@@ -18,6 +18,7 @@ from typing import Final
 from kubeworld.objects.pod_sum import ALWAYS, add, pod_level, pod_sum, raise_to
 from kubeworld.units.quantities import InvalidQuantity, parse_milli
 from reprieve.api.core import ContainerResources, PodSpec
+from reprieve.api.kueue import PodSpec as KueuePodSpec
 from reprieve.api.scheduling import Amounts, Container, ContainerStatus, PodObject
 from reprieve.engine.cluster.limits import LIMIT, MOST_REQUESTED
 from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE
@@ -89,7 +90,7 @@ def requests_of(pod: PodObject, *, with_claims: bool = False) -> Requests:
     )
 
 
-def plain_requests(spec: PodSpec) -> dict[str, int]:
+def plain_requests(spec: PodSpec | KueuePodSpec) -> dict[str, int]:
     """Return what a pod's spec requests of a node, without the amounts of a resize or of claims."""
     total = pod_sum(
         (_named(each.resources) for each in spec.containers or ()),

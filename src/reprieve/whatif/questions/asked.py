@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
-from msgspec.structs import replace
 
 from kubeworld.objects.paths import Json
-from reprieve.api import core
+from reprieve.api.kueue import PodSpec
 from reprieve.engine.lost_work import is_device
 from reprieve.intake.cluster.requests import plain_requests
+from reprieve.intake.pod_defaults import completed
+from reprieve.intake.quota_limits import NO_LIMITS
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.pod_sets import found_pod_sets
 
@@ -59,17 +60,9 @@ def described(kind: JobKind | None, obj: Json) -> Iterable[tuple[int, Json]]:
 
 
 def requests_of_spec(spec: Mapping[str, object]) -> dict[str, int]:
-    """Return what a pod or template requests, limits where it requests nothing itself."""
+    """Return what a pod or template requests, with what the API server fills in by limits."""
     try:
-        read = msgspec.convert(spec, core.PodSpec)
+        read = msgspec.convert(spec, PodSpec)
     except msgspec.ValidationError:
         return {}
-    containers = [_defaulted(each) for each in read.containers or ()]
-    return plain_requests(replace(read, containers=containers))
-
-
-def _defaulted(container: core.Container) -> core.Container:
-    """Return a container of a template that requests its limits, as the pods will."""
-    given = container.resources or core.ContainerResources()
-    requests = {**(given.limits or {}), **(given.requests or {})}
-    return replace(container, resources=replace(given, requests=requests))
+    return plain_requests(completed(read, NO_LIMITS))
