@@ -205,7 +205,7 @@ def preemption(size: str, tick: int) -> Made:
         "started": at - 899, "finished": at - 648, "preemptor": "job/team-a/train",
         "need": {
             "resource": "nvidia.com/gpu", "needed": 64, "free": 24, "coming": 0, "lacking": 40,
-            "taken": 40, "exact": True,
+            "freed": 40, "exact": True,
         },
         "reprieved": {"reprieved": 3},
         "proof": {

@@ -226,6 +226,7 @@ PLAN: dict[str, Any] = {
             "reason": "", "message": "all of 8 pods start", "conditionReason": "",
             "conditionMessage": "", "queue": "main", "clusterQueue": "team-a-queue",
             "priority": 0, "pods": 8, "placed": 8, "podsRequested": None, "fixes": [],
+            "podsSubmitted": 8, "steps": [],
             "podsWithoutVictims": 3,
             "requests": {"nvidia.com/gpu": "64"}, "missing": {"nvidia.com/gpu": "40"},
             "podsOnEmptyCluster": None, "idle": None,

@@ -6,6 +6,7 @@ from reprieve.api.reprieve import ObjectRef
 from reprieve.engine.idle.discovery import gpu_workload_name
 from reprieve.jobs.naming import workload_name
 from reprieve.jobs.table import BUILT_IN
+from reprieve.web.mirror.former_units import FormerUnits
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.records.called import called
 from tests.web import cluster
@@ -35,3 +36,23 @@ def test_what_is_gone_is_told_by_its_job_where_the_jobs_uid_makes_its_name() -> 
             assert called(Mirror(), each, "owner/another-uid") == own
             assert called(Mirror(), each, "label/team-a/mine") == own
             assert called(Mirror(), each) == own
+
+
+def test_what_was_deleted_is_named_by_the_job_that_it_was_of() -> None:
+    train = cluster.workload("train")
+    mirror = cluster.mirror(train)
+    gone = ref("Workload", "job-train", "uid-team-a-job-train")
+    cluster.take(mirror, train)
+    assert called(mirror, gone) == "job/team-a/train"
+    assert called(mirror, ref("Workload", "job-train", "another")) == "workload/team-a/job-train"
+
+
+def test_only_the_latest_deletions_are_remembered() -> None:
+    three = [cluster.workload(name) for name in ("a", "b", "c")]
+    mirror = cluster.mirror(*three)
+    former = FormerUnits(most=2)
+    former.follow(mirror.workloads)
+    for each in three:
+        cluster.take(mirror, each)
+    found = [former.get(f"uid-team-a-job-{name}") for name in ("a", "b", "c")]
+    assert found == [None, "job/team-a/b", "job/team-a/c"]

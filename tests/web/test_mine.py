@@ -25,7 +25,7 @@ from tests.web.cluster import (
     waiting_event,
     workload,
 )
-from tests.web.stories import NOW, mirror_of, quota_record
+from tests.web.stories import NOW, disruption, mirror_of, quota_record
 
 TENANT = Viewer(False, frozenset({"team-a"}))
 
@@ -85,7 +85,7 @@ def test_what_runs_and_waits_is_the_tenants_own_with_its_place() -> None:
         "HeldByOthers",
     )
     assert waits["step"] == "Wait until some of it ends, or request less."
-    assert page.values["counts"] == {"running": 1, "waiting": 1, "preempted": 0, "told": 0}
+    assert page.values["counts"] == {"running": 1, "waiting": 1, "preempted": 0, "notified": 0}
 
 
 def test_what_was_preempted_says_for_whom_and_when_it_comes_back() -> None:
@@ -125,6 +125,23 @@ def test_work_that_waits_after_a_preemption_is_told_with_its_place_and_its_pause
     assert msgspec.json.encode(row)
 
 
+def test_of_the_same_preemption_each_viewer_is_shown_the_preemptor_that_he_may_know() -> None:
+    record = quota_record()
+    victim = record.spec.victims[0]
+    plan, lineage = record.spec.plan_id, victim.lineage
+    named = "another tenant's work #1f2e"
+    told = disruption("team-a", victim.root.name, plan, lineage, preemptor=named)
+    cluster = mirror_of([record], disruptions=[told])
+    assert record.spec.preemptor is not None
+
+    def shown(viewer: Viewer) -> set[object]:
+        page = mine.page(cluster, viewer, {}, Nanos(NOW + HOUR))
+        return {each["by"] for each in rows(page, "preempted") if each["lost"] == 4_800}
+
+    assert shown(TENANT) == {named}
+    assert shown(Viewer(True)) == {f"workload/team-b/{record.spec.preemptor.name}"}
+
+
 def test_what_may_save_is_the_viewers_own_with_its_deadline_and_its_answers() -> None:
     cluster = mirror(
         notice("late", due=900, state="Noticed"),
@@ -136,9 +153,9 @@ def test_what_may_save_is_the_viewers_own_with_its_deadline_and_its_answers() ->
 
     page = mine.page(cluster, TENANT, {}, START)
 
-    soon, late = rows(page, "told")
+    soon, late = rows(page, "notified")
     assert (soon["unit"], soon["answered"], soon["requested"]) == ("job/team-a/soon", 1, 2)
     assert late["due"] - soon["due"] == 600
     assert (soon["state"], late["state"], late["message"]) == ("Saving", "Noticed", "step 1200")
     assert soon["by"] == "workload #1 of another namespace"
-    assert page.values["counts"]["told"] == 2
+    assert page.values["counts"]["notified"] == 2

@@ -67,9 +67,9 @@ def test_a_preemption_by_quota_is_told_as_it_was_recorded() -> None:
             "free": 2,
             "coming": 0,
             "lacking": 6,
-            "taken": 6,
+            "freed": 6,
             "exact": True,
-            "putBack": 1,
+            "countedAgain": 1,
         },
         "reprieved": {},
         "proof": {
@@ -187,7 +187,7 @@ def test_idle_work_is_told_with_who_was_put_back_and_who_was_never_needed() -> N
 def test_what_is_not_decided_again_yet_says_so_and_tells_the_record() -> None:
     page = shown(quota_record(), opened=False)
     assert page.values["again"] == {"state": "Pending", "text": ""}
-    assert page.values["need"]["putBack"] is None
+    assert page.values["need"]["countedAgain"] is None
     assert page.values["proof"]["upheld"] is None
     assert [row["unit"] for row in rows_of(page, "madeWay")] == [
         "workload/team-a/probe",

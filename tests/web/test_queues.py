@@ -62,12 +62,12 @@ def test_usage_borrowing_and_lending_add_up() -> None:
 def test_shares_are_told_with_their_arithmetic() -> None:
     found = rows(queues.page(borrowing(), EVERYTHING, {}, START), "shares")
 
-    shown = ("arithmetic", "pending", "admitted")
+    shown = ("share", "arithmetic", "pending", "admitted")
     assert {each["queue"]: tuple(each[name] for name in shown) for each in found} == {
-        "all": ("", None, None),
-        "a": ("borrows 4 of 16 amd.com/gpu that can be lent: 250 / weight 2 = 125", 1, 2),
-        "b": ("borrows nothing: 0", 0, 1),
-        "alone": ("", 0, 0),
+        "all": (None, "", None, None),
+        "a": (125, "borrows 4 of 16 amd.com/gpu that can be lent: 250 / weight 2 = 125", 1, 2),
+        "b": (0, "borrows nothing: 0", 0, 1),
+        "alone": (None, "", 0, 0),
     }
 
 

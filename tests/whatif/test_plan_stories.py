@@ -44,6 +44,19 @@ def test_an_answer_fits_a_screen_and_its_document_the_published_schema(name: str
     jsonschema_rs.validate(json.loads(PUBLISHED.read_text()), json.loads(document))
 
 
+def test_a_document_names_the_steps_of_the_text_and_as_many_pods_as_were_submitted() -> None:
+    waiting = 0
+    for name in STORIES:
+        text = " ".join(text_of(name).split())
+        for found in plan_document(answered(name), ["quota"]).submitted:
+            assert found.pods_submitted >= max(found.pods, found.placed)
+            assert all(" ".join(step.split()) in text for step in found.steps)
+            waiting += bool(found.steps)
+            if found.verdict in (Verdict.WAITS, Verdict.NEVER_FITS):
+                assert found.pods_submitted > 0 and found.steps
+    assert waiting >= 5
+
+
 def test_the_stories_cover_every_verdict_and_every_basis() -> None:
     outcomes = [outcome(name) for name in STORIES]
     assert {each.verdict for each in outcomes} == set(Verdict)

@@ -337,7 +337,7 @@ function shownColumns(props: TableProps): Shown[] {
 }
 
 const isSomething = (cell: Cell): boolean =>
-  cell !== null && cell !== "" && !(Array.isArray(cell) && !cell.length);
+  cell !== null && cell !== "" && cell !== false && !(Array.isArray(cell) && !cell.length);
 
 function sortingOf(name: string, columns: Shown[], otherwise = ""): Sorting | null {
   const asked = address.value.query.getAll("sort").find((each) => each.startsWith(`${name}:`));

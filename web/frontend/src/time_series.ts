@@ -42,7 +42,8 @@ function drawn(place: HTMLElement, xs: number[], series: Series, options: Option
           { label: options.label, ...(options.scales?.["x"]?.time && { value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }) },
           ...[...series.keys()].map((label, index) => ({
             label,
-            stroke: colours[index % colours.length]!,
+            // What is summed up is no line of its own.
+            stroke: index < colours.length ? colours[index]! : colour("--text-soft"),
             // Lines are told apart without their colours, too.
             dash: index === 0 ? [] : [4 + 4 * index, 4],
             width: 1.5,

@@ -22,15 +22,13 @@ from reprieve.answers.quantities import (
     summed,
 )
 from reprieve.answers.unseen import hidden, unseen_texts
-from reprieve.engine.diagnosis.model import Diagnosis
-from reprieve.engine.diagnosis.reasons import Reason, Trait, with_trait
 from reprieve.engine.lost_work import is_device
 from reprieve.units.counts import counted
 from reprieve.whatif.questions.answer import Answer, Borrowed, Displaced, Fragile, Outcome, Verdict
+from reprieve.whatif.questions.steps import next_steps
 from reprieve.whatif.snapshots.snapshot import Snapshot
 from reprieve.wording.blockers import place_holders_text
-from reprieve.wording.changes import fix_text
-from reprieve.wording.diagnosis import OPT_IN, general_step
+from reprieve.wording.diagnosis import OPT_IN
 from reprieve.wording.displacements import rule_text
 from reprieve.wording.estimates import estimate_text
 
@@ -39,11 +37,8 @@ __all__ = ["plan_text"]
 _SHOWN: Final = 6
 _PLACES: Final = 4
 _NOTES: Final = 3
-_STEPS: Final = 3
 #: How many lines a text may have, as long as there are not too many in all; None for all of it.
 _LENGTHS: Final = (None, 4, 2)
-#: Reasons whose own next step is to wait for capacity.
-_ROOM: Final = with_trait(Trait.FULL_NODES) | {Reason.SPREAD_OR_AFFINITY_BLOCKS}
 _IN_VAIN: Final = "submitting it evicts others for nothing: none of it would start"
 _HEADLINES: Final = {
     Verdict.STARTS: "STARTS, nothing is preempted",
@@ -159,7 +154,7 @@ def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
     if outcome.diagnosis is not None:
         if holders := place_holders_text(outcome.diagnosis):
             yield from _reported(holders, form, "    held by: ")
-        for place, step in enumerate(_next_steps(outcome, outcome.diagnosis)):
+        for place, step in enumerate(next_steps(outcome, outcome.diagnosis)):
             untried = "" if outcome.diagnosis.fixes else ", not tried"
             yield from _reported(step, form, "    or: " if place else f"    next{untried}: ")
     if outcome.idle is not None:
@@ -170,24 +165,6 @@ def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
     if outcome.estimate is not None:
         start = estimate_text(outcome.estimate, lambda at: ago(at, now), duration)
         yield from _reported(start, form, "    start: ")
-
-
-def _next_steps(outcome: Outcome, diagnosis: Diagnosis) -> list[str]:
-    """Return what to do, the changes that were tried first, else what helps in general.
-
-    Of what fits nowhere, waiting is never stated to help.
-    """
-    if outcome.verdict is Verdict.NEVER_FITS:
-        # Then a change was tried with one pod of them, and would help that one alone. Pods that
-        # differ cannot be submitted without the others.
-        placed = outcome.pods_on_empty_cluster
-        if placed and outcome.asks.pod is not None:
-            return [f"Submit {counted(placed, 'pod')} at most, request less, or add nodes."]
-        if diagnosis.reason in _ROOM and not diagnosis.fixes:
-            return ["Request less, or add nodes; waiting does not help."]
-    if not diagnosis.fixes:
-        return [general_step(diagnosis)]
-    return [fix_text(fix, outcome.written.get(fix, ())) for fix in diagnosis.fixes[:_STEPS]]
 
 
 def _size_text(outcome: Outcome) -> str:

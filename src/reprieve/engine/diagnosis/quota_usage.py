@@ -75,8 +75,9 @@ def _borrowers(snapshot: Snapshot, queue: int, column: int, resource: str) -> st
     found = sorted(_over_nominal(snapshot, queue, column), key=lambda each: (-each[1], each[0]))
     if not found:
         return "others use"
-    named = [f"{name} has borrowed {text(resource, n)} of" for name, n in found[:_MOST_BORROWERS]]
-    return ", ".join(named)
+    named = [f"{name} has borrowed {text(resource, n)}" for name, n in found[:_MOST_BORROWERS]]
+    *some, last = named
+    return f"{', '.join(some)}{' and ' if some else ''}{last} of"
 
 
 def _over_nominal(snapshot: Snapshot, queue: int, column: int) -> Iterator[tuple[str, int]]:

@@ -21,6 +21,7 @@ from reprieve.api.preemption_notice import PreemptionNotice
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.cache import Cache
 from reprieve.web.history.history import History
+from reprieve.web.mirror.former_units import FormerUnits
 from reprieve.web.mirror.harm import HarmRead
 from reprieve.web.mirror.leading import Lease, LeaseRecord, lease_record
 from reprieve.web.mirror.pods import NEVER, NodeRecord, PodRecord, node_record, pod_record
@@ -89,6 +90,7 @@ class Mirror:
         watched: states how each kind is watched.
         history: what the cluster was like.
         harm: budgets of harm and their ledger.
+        former: the units of deleted Workloads and GpuWorkloads.
     """
 
     def __init__(self, cluster: str = "") -> None:
@@ -147,6 +149,9 @@ class Mirror:
         )
         for cache in rest:
             cache.subscribe(lambda old, new: None, self._settled)
+        self.former = FormerUnits()
+        self.former.follow(self.workloads)
+        self.former.follow(self.idle)
         self._renewed: LeaseRecord | None = None
         self.leases.subscribe(self._lease_changed, lambda: None)
 

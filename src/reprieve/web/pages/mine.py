@@ -3,14 +3,14 @@
 Table `queues`, a row for each LocalQueue, flavor and resource: queue, namespace, clusterQueue,
 flavor, resource, used, reserved (with what waits for checks), nominal (of its ClusterQueue, where
 all that lead to it are the viewer's), pending, admitted, message (why it accepts nothing).
-Table `reported`, work that may save before it is evicted, the first to be due first: unit, due (it
+Table `notified`, work that may save before it is evicted, the first to be due first: unit, due (it
 is evicted at the latest), answered (how many pods have), requested, state, by, rule, message. Table
 `running`: unit, queue, amount, idle, since, state. Table `waiting`: unit, queue, position, amount,
 resource, since, reason, message, step. Table `preempted`, of the last day, the newest
 first: unit, at, by, rule, lost, state (Running, Waiting, Gone), back (it ran again at), tried (not
 before), position, preemption.
 Values: `resource`, `resources`, `namespaces` (whose work is shown, empty for all), `counts`
-(running, waiting, preempted, amount, asked), `unseen`.
+(running, waiting, preempted, notified), `unseen`.
 
 Use and numbers of a queue are those of the LocalQueue's status: no right beyond the namespace is
 needed for any of it.
@@ -118,12 +118,12 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
                 "running": len(running),
                 "waiting": len(waiting),
                 "preempted": len(preempted),
-                "told": sum(1 for _ in _reported(mirror, viewer, asked)),
+                "notified": sum(1 for _ in _reported(mirror, viewer, asked)),
             },
             "unseen": list(mirror.unseen),
         },
         {
-            "told": Table(_REPORTED, dict(_reported(mirror, viewer, asked))),
+            "notified": Table(_REPORTED, dict(_reported(mirror, viewer, asked))),
             "queues": Table(_QUEUES, dict(_queues(mirror, viewer, asked))),
             "running": Table(_RUNNING, running),
             "waiting": Table(_WAITING, {unit: _waiting(each) for unit, each in waiting.items()}),
@@ -250,7 +250,11 @@ def _preempted(
         record = records.get(each.plan_id)
         address = each.plan_id if record is None else address_of(record.record, viewer)
         back = instant_or_none(each.disruption.status.back_at)
-        facts = (spec.preemptor, rule_text(each.plane, spec.rule), spec.lost_device_seconds)
+        preemptor = spec.preemptor
+        if record is not None:
+            known = masking_of(mirror, viewer, record.record, each.namespace)
+            preemptor = known.preemptor(record.record, spec.preemptor).text
+        facts = (preemptor, rule_text(each.plane, spec.rule), spec.lost_device_seconds)
         row = (unit, seconds(began), *facts, *_now(mirror, unit, waiting, back), address)
         found.append((began, each.uid, row))
     for record in mirror.preemptions:

@@ -267,9 +267,9 @@ def _decision(story: _Story) -> dict[str, Any]:
             "free": whole(need.resource, need.free),
             "coming": whole(need.resource, need.coming),
             "lacking": whole(need.resource, need.lacking),
-            "taken": whole(need.resource, need.used),
+            "freed": whole(need.resource, need.used),
             "exact": need.exact,
-            "putBack": _reprieved(story),
+            "countedAgain": _reprieved(story),
         },
         "reprieved": dict(sorted(spec.reprieved.items())),
         "proof": {

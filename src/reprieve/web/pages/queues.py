@@ -319,14 +319,15 @@ def _lent(tree: _Tree, node: _Node, quota: Quota, usage: int) -> int:
 
 def _share(tree: _Tree, node: _Node) -> tuple[Cell, ...]:
     record = node.record
+    share, words = (None, "") if node.cohort or record is None else _arithmetic(tree, record)
     return (
         node.name,
         node.kind,
         node.parent,
         node.depth,
         None if record is None else record.weight / 1000,
-        None if record is None else record.share,
-        "" if node.cohort or record is None else _arithmetic(tree, record),
+        share if record is None or record.share is None else record.share,
+        words,
         None if node.cohort else tree.pending[node.name],
         None if node.cohort else tree.admitted[node.name],
         record is not None and record.stopped,
@@ -334,10 +335,10 @@ def _share(tree: _Tree, node: _Node) -> tuple[Cell, ...]:
     )
 
 
-def _arithmetic(tree: _Tree, record: QueueRecord) -> str:
-    """Return how the weighted share comes about, in words."""
+def _arithmetic(tree: _Tree, record: QueueRecord) -> tuple[int | None, str]:
+    """Return the weighted share, None where it has no bound, and how it comes about in words."""
     if not record.parent:
-        return ""
+        return None, ""
     borrowed: Counter[str] = Counter()
     usage = tree.usage.get(record.name, Counter())
     own = {(each.flavor, each.resource): each.nominal for each in record.quotas}
@@ -357,12 +358,13 @@ def _arithmetic(tree: _Tree, record: QueueRecord) -> str:
         if amount and lendable[resource]
     ]
     if not parts:
-        return "borrows nothing: 0"
+        return 0, "borrows nothing: 0"
     ratio, resource, amount = max(parts)
     weight = record.weight / 1000
     shown = f"{whole(resource, amount)} of {whole(resource, lendable[resource])} {resource}"
-    share = str(ceil(ratio / weight)) if weight else "endless"
-    return f"borrows {shown} that can be lent: {ratio:.0f} / weight {weight:g} = {share}"
+    share = ceil(ratio / weight) if weight else None
+    equals = "endless" if share is None else str(share)
+    return share, f"borrows {shown} that can be lent: {ratio:.0f} / weight {weight:g} = {equals}"
 
 
 def _reclaimable(

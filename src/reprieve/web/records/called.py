@@ -1,7 +1,8 @@
 """What people call an object that a record names: the job behind a Workload, the unit of a pod.
 
-Where the object is deleted its name states it, if that is proven: names of Workloads and
-GpuWorkloads are made of kind, name and uid of their job, and the uid stands in the lineage.
+Where the object is deleted, what was seen before states it, else its name, if that is proven: names
+of Workloads and GpuWorkloads are made of kind, name and uid of their job, and the uid stands in the
+lineage.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _OWNER = "owner/"
 
 
 def called(mirror: Mirror, ref: ObjectRef, lineage: str = "") -> str:
-    """Return the unit of an object that is there, else what its name proves, else its own id."""
+    """Return the unit of an object that is or was seen, else what its name proves, else its id."""
     found: WorkloadRecord | IdleRecord | PodRecord | None
     match ref.kind:
         case "Workload":
@@ -37,7 +38,7 @@ def called(mirror: Mirror, ref: ObjectRef, lineage: str = "") -> str:
             return unit_of(ref)
     if found is not None and found.uid == ref.uid:
         return found.unit
-    return _proven(ref, lineage) or unit_of(ref)
+    return mirror.former.get(ref.uid) or _proven(ref, lineage) or unit_of(ref)
 
 
 def masking_of(mirror: Mirror, viewer: Viewer, record: Preemption, home: str = "") -> Masking:

@@ -18,6 +18,7 @@ from reprieve.engine.diagnosis.estimates import Estimate
 from reprieve.engine.diagnosis.model import Blocker, Fix
 from reprieve.whatif.questions.answer import Answer, Displaced, Fragile, Outcome, Verdict
 from reprieve.whatif.questions.idle_reason import IdleReason
+from reprieve.whatif.questions.steps import next_steps
 from reprieve.wording.changes import Written, fix_text
 from reprieve.wording.displacements import rule_text
 
@@ -142,7 +143,8 @@ class OutcomeDocument(_Struct, frozen=True):
     `podsOnEmptyCluster` would start on the cluster without any work; null but for what never fits.
     `estimate`: of what waits, and of what starts once others have been preempted;
     `idle`: of what waits where the idle plane decides, too. `holders`: who holds what it lacks;
-    where that is places, who has them in the best domain.
+    where that is places, who has them in the best domain. `podsSubmitted`: how many its manifest
+    requests, of which none exist while it waits; `steps`: what to do, tried changes first.
     """
 
     kind: str
@@ -167,6 +169,8 @@ class OutcomeDocument(_Struct, frozen=True):
     estimate: EstimateDocument | None
     idle: IdleDocument | None
     holders: list[HolderDocument]
+    pods_submitted: int
+    steps: list[str]
 
 
 class FragileDocument(_Struct, frozen=True):
@@ -304,6 +308,8 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
         estimate_document(outcome.estimate),
         idle_document(outcome.idle),
         [_holder(each) for each in outcome.diagnosis.blockers] if outcome.diagnosis else [],
+        max(outcome.pods, outcome.asks.pods, outcome.pods_requested or 0),
+        next_steps(outcome, outcome.diagnosis) if outcome.diagnosis else [],
     )
 
 

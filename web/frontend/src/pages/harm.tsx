@@ -3,9 +3,9 @@
 import type { JSX } from "preact";
 import { ifAll } from "../address.ts";
 import { Moment } from "../cells.tsx";
-import { number } from "../format.ts";
+import { duration, number } from "../format.ts";
 import { Rest } from "../generic.tsx";
-import { Figures, Title, plural } from "../parts.tsx";
+import { Figures, Title, gpuHours, plural } from "../parts.tsx";
 import { DataTable } from "../table.tsx";
 import type { PageState } from "../topic_state.ts";
 import { type Cell, isObject, numberOf } from "../wire.ts";
@@ -16,9 +16,9 @@ const LEDGER = {
   plane: { width: 10 },
   reason: { title: "Why", width: 24 },
   displacements: { title: "Displaced", show: times },
-  lost: { title: "GPU-hours lost", show: gpus },
-  saved: { title: "GPU-hours saved", show: gpus },
-  waitSaved: { title: "Payer away", show: hours },
+  lost: { title: "Work lost", show: gpus },
+  saved: { title: "Saved by notice", show: gpus },
+  waitSaved: { title: "Victims waited", show: hours },
 };
 
 export function Harm({ state }: { state: PageState }): JSX.Element {
@@ -48,8 +48,8 @@ export function Harm({ state }: { state: PageState }): JSX.Element {
           of: { title: "Account" },
           budget: { title: "Budget" },
           window: { title: "Window", width: 22 },
-          displacements: { title: "Displaced", show: (cell, row) => of(times(cell), row("mostDisplacements")) },
-          lost: { title: "GPU-hours lost", show: (cell, row) => of(gpus(cell), row("mostLost")) },
+          displacements: { title: "Displaced", show: (cell, row) => of(times(cell), row("mostDisplacements"), times) },
+          lost: { title: "Work lost", show: (cell, row) => of(gpus(cell), row("mostLost"), gpus) },
           mostDisplacements: { hidden: true },
           mostLost: { hidden: true },
           free: { title: "Free again", show: (cell) => (typeof cell === "number" ? <Moment at={cell} /> : "now") },
@@ -74,18 +74,19 @@ export function Harm({ state }: { state: PageState }): JSX.Element {
 }
 
 /** What is used of what is allowed. */
-function of(used: string, most: Cell): string {
-  return typeof most === "number" ? `${used} of ${number(most)}` : used;
+function of(used: string, most: Cell, shown: (cell: Cell) => string): string {
+  return typeof most === "number" ? `${used} of ${shown(most)}` : used;
 }
 
 function times(cell: Cell): string {
   return typeof cell === "number" ? number(cell) : "–";
 }
 
+/** GPU-hours, in the unit in which they can be read. */
 function gpus(cell: Cell): string {
-  return typeof cell === "number" ? cell.toFixed(1) : "–";
+  return typeof cell === "number" ? gpuHours(cell * 3600) : "–";
 }
 
 function hours(cell: Cell): string {
-  return typeof cell === "number" ? `${cell.toFixed(1)} h` : "–";
+  return typeof cell === "number" ? duration(cell * 3600) : "–";
 }

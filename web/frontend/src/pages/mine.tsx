@@ -27,16 +27,16 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
           figures={[
             { label: "runs", value: plural(figure("running"), "unit") },
             { label: "waits", value: plural(figure("waiting"), "unit"), attention: figure("waiting") > 0 },
-            ...(figure("told") > 0 ? [{ label: "may save before it is evicted", value: plural(figure("told"), "unit"), attention: true }] : []),
+            ...(figure("notified") > 0 ? [{ label: "may save before it is evicted", value: plural(figure("notified"), "unit"), attention: true }] : []),
             { label: "preempted within a day", value: plural(figure("preempted"), "time"), attention: figure("preempted") > 0 },
           ]}
         />
       </section>
-      {(tables["told"]?.slots.length ?? 0) > 0 && (
+      {(tables["notified"]?.slots.length ?? 0) > 0 && (
         <DataTable
-          name="told"
+          name="notified"
           caption="What may save before it is evicted"
-          table={tables["told"]}
+          table={tables["notified"]}
           first={["unit", "due", "answered", "state", "by", "rule", "message"]}
           columns={{
             due: { title: "Evicted at the latest", show: (cell) => (typeof cell === "number" ? <Age at={cell} /> : "–") },
@@ -105,7 +105,7 @@ export function Mine({ state }: { state: PageState }): JSX.Element {
         empty={<>There is no LocalQueue in your namespaces: work of yours is scheduled without quota.</>}
       />
       <Unseen unseen={values["unseen"]} />
-      <Rest state={state} shown={["counts", "unseen", "told", "waiting", "preempted", "running", "queues"]} />
+      <Rest state={state} shown={["counts", "unseen", "notified", "waiting", "preempted", "running", "queues"]} />
     </>
   );
 }

@@ -85,6 +85,19 @@ function alone(each: JsonObject): string {
   return typeof placed === "number" ? `Even on the empty cluster ${placed} of ${plural(Number(each["pods"]), "pod")} would run` : "";
 }
 
+/** What the change is in the manifest, where that is known, else in the object that was decided about. */
+function changeOf(fix: JsonObject): JsonObject {
+  const written = objects(fix["written"]);
+  if (!written.length) return { field: fix["field"] ?? "", before: fix["before"] ?? "", after: fix["after"] ?? "" };
+  const [first] = written;
+  return { field: written.map((each) => textOf(each["path"])).join(", "), before: first!["before"] ?? "", after: first!["after"] ?? "" };
+}
+
+/** What to do where no single change was found, or where it fits nowhere. */
+function steps(each: JsonObject): string[] {
+  return Array.isArray(each["steps"]) ? each["steps"].map(textOf) : [];
+}
+
 function idle(each: JsonObject): string {
   const why = idleWords(each["idle"]);
   return why && `No idle work is preempted: ${why}`;
@@ -125,7 +138,7 @@ function Answer({ answer }: { answer: JsonObject }): JSX.Element {
         caption="Submitted"
         local
         table={tableOfObjects(submitted.map((each) => ({
-          unit: unit(each), verdict: each["verdict"] ?? null, placed: `${String(each["placed"])} of ${plural(Number(each["pods"]), "pod")}`,
+          unit: unit(each), verdict: each["verdict"] ?? null, placed: `${String(each["placed"])} of ${plural(Number(each["podsSubmitted"]), "pod")}`,
           alone: each["podsWithoutVictims"] ?? null, queue: each["clusterQueue"] ?? "", start: startWords(each["estimate"]),
           message: [textOf(each["message"]), alone(each), idle(each)].filter(Boolean).join(". "),
         })), { unit: "unit", verdict: "word", queue: "text" })}
@@ -141,18 +154,18 @@ function Answer({ answer }: { answer: JsonObject }): JSX.Element {
           why: each["why"] ?? "", plane: each["plane"] ?? "", rule: each["rule"] ?? "",
         })), { unit: "unit", plane: "word" })}
         columns={{ gpus: { width: 8 }, lost: { width: 13, show: gpuHours }, why: { width: 44 } }}
-        empty="Nobody."
+        empty="No work."
       />
       <DataTable
         name="fixes"
         caption="What would help"
         local
         table={tableOfObjects(fixes.map((each) => ({
-          text: each["text"] ?? "", field: each["field"] ?? "", before: each["before"] ?? "", after: each["after"] ?? "", victims: each["victims"] ?? null,
+          text: each["text"] ?? "", ...changeOf(each), victims: each["victims"] ?? null,
         })))}
         first={["text"]}
         columns={{ text: { title: "Change", width: 48 }, victims: { title: "Preempted then", width: 15 } }}
-        empty={verdict === "Starts" ? "Nothing is needed." : "No single change was found."}
+        empty={verdict === "Starts" ? "Nothing is needed." : ["No single change was found.", ...submitted.flatMap(steps)].join(" ")}
       />
       <DataTable name="placement" caption="Where its pods would run" local table={tableOfObjects(objects(answer["placement"]))} empty="Nowhere yet." />
     </>

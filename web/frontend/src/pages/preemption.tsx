@@ -1,4 +1,4 @@
-// One preemption: what was needed and taken, who was preempted, who was spared and why, and the proof.
+// One preemption: what was needed and freed, who was preempted, who was spared and why, and the proof.
 
 import type { ComponentChildren, JSX } from "preact";
 import { preemptionPath } from "../address.ts";
@@ -88,7 +88,7 @@ function facts(values: JsonObject, decided: number | null): Record<string, Json 
   return result;
 }
 
-/** `needed 64 − free 24 = 40 GPUs; taken 40; reprieved 3 units`. */
+/** `needed 64 − free 24 = 40 GPUs; freed 40; reprieved 3 units`. */
 function Arithmetic({ need, reprieved }: { need: JsonObject; reprieved: Json | undefined }): JSX.Element {
   const amount = (name: string): number => Number(need[name] ?? 0);
   const put = isObject(reprieved) ? Object.entries(reprieved).filter(([, count]) => Number(count) > 0) : [];
@@ -97,9 +97,9 @@ function Arithmetic({ need, reprieved }: { need: JsonObject; reprieved: Json | u
     <span>
       needed {number(amount("needed"))} − free {rough && "at least "}{number(amount("free"))}
       {amount("coming") > 0 && ` − on its way ${number(amount("coming"))}`} ={" "}
-      {rough && "at most "}<strong>{number(amount("lacking"))}</strong> {textOf(need["resource"])}; taken <strong>{number(amount("taken"))}</strong>
+      {rough && "at most "}<strong>{number(amount("lacking"))}</strong> {textOf(need["resource"])}; freed <strong>{number(amount("freed"))}</strong>
       {put.map(([name, count]) => `; reprieved ${number(Number(count))} (${name})`)}
-      {!put.length && amount("putBack") > 0 && `; reprieved ${number(amount("putBack"))} (counted by deciding again)`}
+      {!put.length && amount("countedAgain") > 0 && `; reprieved ${number(amount("countedAgain"))} (counted by deciding again)`}
     </span>
   );
 }

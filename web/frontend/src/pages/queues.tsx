@@ -40,7 +40,7 @@ export function Queues({ state }: { state: PageState }): JSX.Element {
           borrowingLimit: { width: 14 },
           lendingLimit: { width: 13 },
         }}
-        empty="There are no queues: work is scheduled without quota. a ClusterQueue with quota, and a LocalQueue that leads to it, make one."
+        empty="There are no queues: work is scheduled without quota. A ClusterQueue with quota, and a LocalQueue that leads to it, make one."
       />
       <ul class="legend" aria-label="What the bars show">
         <li><svg width="14" height="10" aria-hidden="true"><rect class="part working" width="14" height="10" /></svg> used of the nominal quota</li>
