@@ -23,6 +23,7 @@ from reprieve.engine.quota.model import (
     Fungibility,
     LocalQueue,
     PodSet,
+    QueueingStrategy,
     Quota,
     ResourceFlavor,
     ResourceGroup,
@@ -80,6 +81,15 @@ def choosy(random: Random, workload: Workload) -> Workload:
     return replace(workload, pod_sets=sets)
 
 
+def driven(random: Random, workload: Workload) -> Workload:
+    """Return a workload that often has a small pod set before its own, which fits elsewhere."""
+    first = workload.pod_sets[0]
+    if random.random() < 0.5 or not first.requests:
+        return workload
+    driver = replace(first, name="driver", count=1, requests={min(first.requests): 1})
+    return replace(workload, pod_sets=(driver, *workload.pod_sets))
+
+
 def test_where_cycles_end_a_fresh_start_finds_nothing_to_do() -> None:
     random = Random(83)
     done = 0
@@ -94,6 +104,53 @@ def test_where_cycles_end_a_fresh_start_finds_nothing_to_do() -> None:
         left = settle(*anew(holdings, [*queues.pending()]))
         assert left == [], number
     assert done > 400
+
+
+def test_no_workload_is_kept_waiting_by_one_that_is_refused() -> None:
+    """Each that waits in a BestEffortFIFO queue is refused where it waits alone, too."""
+    random = Random(47)
+    kept = 0
+    for number in range(150):
+        case = scene(random, size=Size(admitted=5, pending=12))
+        best_effort = {
+            name: replace(each, strategy=QueueingStrategy.BEST_EFFORT_FIFO)
+            for name, each in case.configuration.cluster_queues.items()
+        }
+        holdings = Holdings(replace(case.configuration, cluster_queues=best_effort))
+        queues = Queues(holdings.configuration)
+        for workload in case.admitted:
+            holdings.hold(workload)
+        for workload in (*case.pending, case.incoming):
+            queues.push(driven(random, workload))
+        settle(holdings, queues)
+        for workload in [*queues.pending()]:
+            kept += 1
+            assert settle(*anew(holdings, [workload])) == [], (number, workload.key)
+    assert kept > 300
+
+
+def test_what_is_refused_keeps_none_waiting_whose_flavor_was_not_the_last() -> None:
+    """Of two pod sets the first always fits the first flavor, so that others are left to try."""
+    flavors = (
+        FlavorQuotas("cpus", {"cpu": Quota(8), "gpu": Quota(0)}),
+        FlavorQuotas("gpus", {"cpu": Quota(8), "gpu": Quota(4)}),
+    )
+    queue = ClusterQueue("queue", groups=(ResourceGroup(("cpu", "gpu"), flavors),))
+    configuration = Configuration(
+        {"queue": queue},
+        {},
+        {name: ResourceFlavor(name) for name in ("cpus", "gpus")},
+        {"ns/queue": LocalQueue("ns/queue", "queue")},
+        {"ns": {}},
+    )
+    holdings, queues = Holdings(configuration), Queues(configuration)
+    used = AdmittedPodSet("main", 1, {"gpu": "gpus"}, {"gpu": 4})
+    runs = Workload("ns", "runs", "runs", "ns/queue", pod_sets=(PodSet("main", 1, {"gpu": 4}),))
+    holdings.hold(replace(runs, admission=Admission("queue", (used,)), reserved_at=NOW))
+    sets = (PodSet("driver", 1, {"cpu": 1}), PodSet("worker", 2, {"cpu": 1, "gpu": 2}))
+    queues.push(Workload("ns", "large", "a", "ns/queue", pod_sets=sets))
+    queues.push(Workload("ns", "small", "b", "ns/queue", pod_sets=sets[:1]))
+    assert settle(holdings, queues) == [("ns/small", Outcome.ADMITTED)]
 
 
 def test_a_search_that_began_behind_the_first_flavor_is_made_once_more_from_there() -> None:

@@ -16,6 +16,7 @@ from reprieve.planes.quota.plane import QuotaPlane
 from tests.quota_plane.site import (
     JOBS,
     NAMESPACE,
+    WORKLOADS,
     Site,
     cluster_queue,
     flavor,
@@ -244,3 +245,36 @@ async def test_a_process_that_decides_nothing_can_be_asked(tmp_path: Path) -> No
             assert found.fixes[0] == Fix(Change.FEWER_PODS, "spec.podSets[main].count", "2", "1")
         finally:
             following.cancel()
+
+
+async def test_each_of_one_shape_is_reported_with_the_names_of_its_own_pod_sets(
+    tmp_path: Path,
+) -> None:
+    def workload(name: str, *sets: str) -> dict[str, Any]:
+        container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        pod_sets = [{"name": each, "count": 1, "template": template} for each in sets]
+        return {"metadata": {"name": name}, "spec": {"queueName": "q", "podSets": pod_sets}}
+
+    names = {"mpi": ("launcher", "worker"), "torch": ("master", "worker"), "set": ("driver", "gpu")}
+    async with site(tmp_path, *objects()) as cluster:
+        await cluster.create(job("first", pods=1))
+        await cluster.until_admitted("first")
+        for name, sets in names.items():
+            body = workload(name, *sets)
+            body["metadata"]["namespace"] = NAMESPACE
+            await cluster.client.create(WORKLOADS, body, dict)
+        lacks = "insufficient unused quota for cpu in flavor default-flavor, 1 more needed"
+
+        async def reported() -> bool:
+            found = {}
+            for name in names:
+                stored = await cluster.client.get(WORKLOADS, NAMESPACE, name, dict)
+                conditions = (stored.get("status") or {}).get("conditions") or ()
+                found[name] = [c["message"] for c in conditions if c["type"] == "QuotaReserved"]
+            return found == {
+                name: [f"couldn't assign flavors to pod set {sets[1]}: {lacks}"]
+                for name, sets in names.items()
+            }
+
+        await cluster.until("each names its own pod set", reported)

@@ -1,15 +1,17 @@
 """Whether another cycle follows in a run of cycles.
 
 1. one that changed something is followed by another
-2. so is one in which the scan of a head's flavors stopped elsewhere; one that begins again where it
-   began before is not
-3. with fair sharing, who got quota has a larger share, so that its queue's work may be preempted by
+2. so is one that leaves a head queued since its scan of flavors is not finished, or is made anew
+3. where the scans of all heads stop as they did in an earlier cycle, and nothing changed since,
+   no flavor is left for them: they are set aside, and what waits behind them is next
+4. with fair sharing, who got quota has a larger share, so that its queue's work may be preempted by
    what was set aside before: that is tried once more
 """
 
 from __future__ import annotations
 
 from reprieve.engine.quota.entries import CycleResult, Outcome
+from reprieve.engine.quota.heads import ALIKE
 from reprieve.engine.quota.holdings.state import Holdings
 from reprieve.engine.quota.waiting.queues import Queues
 
@@ -34,9 +36,20 @@ class Continuation:
             self._scans.clear()
             return True
         scans = repr([(e.workload.key, e.scan and e.scan.bookmark) for e in result.entries])
-        if result.scanned and scans not in self._scans:
+        unfinished = [
+            e.workload.key
+            for e in result.entries
+            if e.requeue in ALIKE and queues.is_queued(e.workload.key)
+        ]
+        if scans not in self._scans:
             self._scans.add(scans)
-            return True
+            if unfinished or result.scanned:
+                return True
+        else:
+            moved = [key for key in unfinished if queues.set_aside(key)]
+            if moved:
+                self._scans.clear()
+                return True
         grown, queues.grown = queues.grown, set()
         queues.flush({name for each in grown for name in holdings.related(each) or [each]})
         return bool(grown)

@@ -295,6 +295,21 @@ class Queues:
             queue.set_aside_alike(self._places.shape(workload))
         return True
 
+    def set_aside(self, key: str) -> bool:
+        """Set aside what is queued, where its queue is a BestEffortFIFO one; return whether it was.
+
+        As `requeue` does with a head whose scan of flavors is finished.
+        """
+        name = self._home.get(key, "")
+        if name not in self._best_effort or not self.is_queued(key):
+            return False
+        queue, (row, shape) = self._queues[name], self._places.of(self._workloads[key])
+        queue.remove(row, shape)
+        queue.set_aside(row, shape)
+        if self.configuration.settings.gates.scheduling_equivalence_hashing:
+            queue.set_aside_alike(shape)
+        return True
+
     def admitted(self, key: str) -> None:
         """Forget a head that got its quota."""
         if self.consumptions is not None:

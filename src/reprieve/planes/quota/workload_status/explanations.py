@@ -18,6 +18,7 @@ from kubeworld.units.durations import MILLISECOND, SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import PodSetRequest, Workload
 from reprieve.engine.quota import model
+from reprieve.engine.quota.assigning.assignment import Assignment
 from reprieve.engine.quota.assigning.requests import pod_set_requests
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.heads import ALIKE
@@ -40,6 +41,7 @@ _KEPT: Final = 10_000
 _LATER: Final = 200 * MILLISECOND
 _REWORDED: Final = 5 * SECOND
 _WRITERS: Final = 4
+_POD_SET: Final = "pod set "
 _ALLOWANCE: Final = Allowance(burst=100, quiet=50, busy=10, many=5)
 
 
@@ -109,7 +111,7 @@ class Explanations:
             twin = self._of_shape.get((local.cluster_queue, queues.shape_of(workload)))
             if twin is not None:
                 unexplained.discard(key)
-                self.explain(replace(twin, workload=workload))
+                self.explain(_with_names_of(workload, twin))
 
     def _was_reported(self, key: str) -> bool:
         """Return whether a Workload states why it waits, rightly or not any more."""
@@ -163,6 +165,33 @@ class Explanations:
         if stored is not None:
             event = kueue.pending_event(entry.workload, reason, message)
             self._context.announce(reference_of(stored), event)
+
+
+def _with_names_of(workload: model.Workload, twin: Entry) -> Entry:
+    """Return the entry of a workload that was decided as its twin; its pod sets have own names."""
+    pairs = zip(twin.workload.pod_sets, workload.pod_sets, strict=True)
+    names = {theirs.name: own.name for theirs, own in pairs if theirs.name != own.name}
+    if not names:
+        return replace(twin, workload=workload)
+    first, *rest = twin.message.split(_POD_SET)
+    texts = [first]
+    for each in rest:
+        name, colon, reason = each.partition(":")
+        texts.append(f"{names.get(name, name)}{colon}{reason}")
+    return replace(
+        twin,
+        workload=workload,
+        message=_POD_SET.join(texts),
+        assignment=_renamed(twin.assignment, names),
+        whole=_renamed(twin.whole, names),
+    )
+
+
+def _renamed(found: Assignment | None, names: Mapping[str, str]) -> Assignment | None:
+    if found is None:
+        return None
+    sets = [replace(each, name=names.get(each.name, each.name)) for each in found.pod_sets]
+    return replace(found, pod_sets=tuple(sets))
 
 
 def resource_requests(workload: model.Workload, settings: model.Settings) -> list[PodSetRequest]:
