@@ -260,6 +260,63 @@ def anti_affinity_on_every_node() -> Situation:
 
 
 @situation
+def spread_by_a_label_that_no_node_has() -> Situation:
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "example.com/rack",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    made = pod("mine", 1, topologySpreadConstraints=[spread])
+    made["metadata"]["labels"] = {"app": "web"}
+    return Situation(
+        (*_THERE, node("gpu-0"), node("gpu-1")),
+        [made],
+        [
+            "2 of 2 nodes have no label example.com/rack, which its topology spread requires",
+        ],
+    )
+
+
+def _near(name: str, key: str, app: str) -> Object:
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return pod(name, 1, affinity={"podAffinity": rule})
+
+
+@situation
+def affinity_to_pods_of_which_none_runs() -> Situation:
+    return Situation(
+        (*_THERE, node("gpu-0"), node("gpu-1")),
+        [_near("mine", "kubernetes.io/hostname", "cache")],
+        ["no running pod has app=cache in namespace team"],
+        [[pod("old", 1)]],
+    )
+
+
+@situation
+def affinity_to_a_pod_on_a_full_node() -> Situation:
+    cache = pod("cache", 4, "high")
+    cache["metadata"]["labels"] = {"app": "cache"}
+    return Situation(
+        (*_THERE, node("gpu-0")),
+        [_near("mine", "kubernetes.io/hostname", "cache")],
+        ["it lacks 1 nvidia.com/gpu"],
+        [[cache, pod("old", 4, "high")]],
+        plan_expects=["WAITS"],
+    )
+
+
+@situation
+def affinity_by_a_label_that_no_node_has() -> Situation:
+    return Situation(
+        (*_THERE, node("gpu-0"), node("gpu-1")),
+        [_near("mine", "example.com/rack", "cache")],
+        ["2 of 2 nodes have no label example.com/rack, which its pod affinity requires"],
+    )
+
+
+@situation
 def preemption_policy_never() -> Situation:
     never = {**priority("polite", 2000), "preemptionPolicy": "Never"}
     return Situation(

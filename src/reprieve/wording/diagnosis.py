@@ -18,7 +18,7 @@ from kubeworld.units.untrusted import cut, integer_or_none
 from reprieve.api.kaiwo import ANNOTATION_PREFIX
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import REASONS, Reason
-from reprieve.engine.diagnosis.refusals import Refused
+from reprieve.engine.diagnosis.refusals import BY_PODS, Refused
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.plan import Plane
 from reprieve.units.counts import of_resource
@@ -360,7 +360,7 @@ def _nodes_text(diagnosis: Diagnosis) -> str:
     if diagnosis.reason is Reason.NO_NODE_MATCHES:
         return refusals_text(refusals)
     if diagnosis.reason is Reason.SPREAD_OR_AFFINITY_BLOCKS:
-        return refusals_text([each for each in refusals if each.kind is Refused.TOGETHER])
+        return refusals_text([each for each in refusals if each.kind in BY_PODS])
     return behind_text(refusals)
 
 
@@ -388,6 +388,8 @@ def _nodes_step(diagnosis: Diagnosis) -> str:
     """Return what to do about the nodes, where that is what the unit waits for."""
     if diagnosis.reason is Reason.NO_NODE_MATCHES:
         return refusals_step(diagnosis.nodes)
+    if diagnosis.reason is Reason.SPREAD_OR_AFFINITY_BLOCKS:
+        return refusals_step([each for each in diagnosis.nodes if each.kind in BY_PODS])
     ports = [each for each in diagnosis.nodes if each.kind is Refused.PORT]
     return refusals_step(ports) if diagnosis.reason is Reason.FULL else ""
 

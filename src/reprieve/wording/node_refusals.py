@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubeworld.units.quantities import quantity_text
-from reprieve.engine.diagnosis.refusals import GLOBAL, NodeRefusal, Refused
+from reprieve.engine.diagnosis.refusals import BY_PODS, GLOBAL, NodeRefusal, Refused
 from reprieve.engine.placement.reasons import Reason, Rejection
 from reprieve.wording.rejections import reason_text
 
@@ -39,7 +39,7 @@ def behind_text(refusals: Sequence[NodeRefusal]) -> str:
     for each in refusals:
         if each.kind is Refused.PORT:
             said.append(_clause(each, first=True))
-        elif each.room and each.kind is not Refused.TOGETHER:
+        elif each.room and each.kind not in BY_PODS:
             nodes = f"{each.room} {'node' if each.room == 1 else 'nodes'}"
             said.append(f"there is capacity on {nodes} {_with(each)}")
     return "; ".join(said[:_MOST])
@@ -123,6 +123,12 @@ def _verb(refusal: NodeRefusal, one: bool) -> str:
             return f"{has} host port {subject} in use"
         case Refused.VOLUME:
             return f"{do} not reach its PersistentVolume {subject}"
+        case Refused.SPREAD_LABEL:
+            return f"{has} no label {subject}, which its topology spread requires"
+        case Refused.AFFINITY_LABEL:
+            return f"{has} no label {subject}, which its pod affinity requires"
+        case Refused.NO_PARTNER:
+            return f"{be} refused by its pod affinity: no running pod has {subject}"
         case Refused.TOGETHER:
             return f"{be} refused by {subject}"
         case _:
@@ -180,6 +186,12 @@ def _step(refusal: NodeRefusal) -> str:
             return (
                 f"Add nodes that reach PersistentVolume {subject}, or use a claim of another one."
             )
+        case Refused.SPREAD_LABEL:
+            return f"Label nodes with {subject}, or drop it from `topologySpreadConstraints`."
+        case Refused.AFFINITY_LABEL:
+            return f"Label nodes with {subject}, or use another `topologyKey` in `podAffinity`."
+        case Refused.NO_PARTNER:
+            return f"Start a pod that has {subject}, or drop that term from `podAffinity`."
         case _ if _lacks_claim(refusal.reason):
             return "Create that claim, or correct its name in `resourceClaims` of the pod's spec."
         case _:

@@ -24,6 +24,7 @@ from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.cluster.storage import VolumeRow, claim_name
 from reprieve.engine.diagnosis.refusals import NodeRefusal, Refused
 from reprieve.engine.diagnosis.scheduling import STATIC, TOGETHER
+from reprieve.engine.diagnosis.together import together_refusal
 from reprieve.engine.placement.filters.dynamic.device_extended import extended_requests
 from reprieve.engine.placement.filters.selection import NODE_NAME, selection_of
 from reprieve.engine.placement.filters.taints import KEEPS_AWAY
@@ -152,7 +153,7 @@ class _Refusing:
             case Rejection.VOLUME_AFFINITY if volume := self._volume(node):
                 return Refused.VOLUME, volume
             case _ if rejection in TOGETHER:
-                return Refused.TOGETHER, _rule_text(rejection, entry)
+                return together_refusal(self._simulation, self._pending, rejection, node)
             case _:
                 return Refused.OTHER, rejection.name
 
@@ -269,20 +270,3 @@ def _terms_text(terms: Iterable[NodeTerm]) -> str:
         )
         for term in terms
     )
-
-
-def _rule_text(rejection: Rejection, entry: PodClass) -> str:
-    """Return the rule about pods that are together, with its topology keys."""
-    match rejection:
-        case Rejection.POD_AFFINITY:
-            keys = [each.topology_key for each in entry.affinity]
-            return f"its pod affinity ({', '.join(dict.fromkeys(keys))})"
-        case Rejection.POD_ANTI_AFFINITY:
-            keys = [each.topology_key for each in entry.anti_affinity]
-            return f"its pod anti-affinity ({', '.join(dict.fromkeys(keys))})"
-        case Rejection.EXISTING_ANTI_AFFINITY:
-            return "the anti-affinity of pods that run"
-        case _:
-            hard = [each for each in entry.spread if each.hard]
-            keys = [f"{each.topology_key}, maxSkew {each.max_skew}" for each in hard]
-            return f"its topology spread ({'; '.join(dict.fromkeys(keys))})"

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from reprieve.engine.placement.reasons import Reason
 
-__all__ = ["GLOBAL", "NodeRefusal", "Refused"]
+__all__ = ["BY_PODS", "GLOBAL", "NodeRefusal", "Refused"]
 
 
 class Refused(StrEnum):
@@ -24,10 +24,17 @@ class Refused(StrEnum):
     CORDONED = "cordoned"
     PORT = "port"
     VOLUME = "volume"
+    SPREAD_LABEL = "label of its topology spread"
+    AFFINITY_LABEL = "label of its pod affinity"
+    NO_PARTNER = "no pod to be near"
     TOGETHER = "together"
     OTHER = "other"
 
 
+#: What depends on which pods are where, and on labels by which they are counted.
+BY_PODS = frozenset(
+    {Refused.SPREAD_LABEL, Refused.AFFINITY_LABEL, Refused.NO_PARTNER, Refused.TOGETHER}
+)
 #: What holds for a whole cluster where every node is refused by it.
 GLOBAL = (Refused.CLAIM, Refused.RESOURCE, Refused.LABEL, Refused.AFFINITY, Refused.SIZE)
 

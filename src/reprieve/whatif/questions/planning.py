@@ -20,6 +20,7 @@ from typing import Final
 from reprieve.engine.diagnosis.causes import Cause
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Trait, with_trait
+from reprieve.engine.diagnosis.refusals import Refused
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.errors import rbac_rule
 from reprieve.kube.reader import Reader
@@ -145,6 +146,7 @@ async def _with_never(
         if each.verdict is Verdict.WAITS
         and each.reason != GATED
         and (each.diagnosis is None or each.diagnosis.reason not in _NOT_ROOM)
+        and not _lacks_partner(each)
     }
     return answer.judged_again(
         tuple(
@@ -155,6 +157,12 @@ async def _with_never(
             for each in answer.outcomes
         )
     )
+
+
+def _lacks_partner(alone: Outcome) -> bool:
+    """Return whether a pod is to be near others, none of which is on a cluster without any work."""
+    nodes = () if alone.diagnosis is None else alone.diagnosis.nodes
+    return any(each.kind is Refused.NO_PARTNER for each in nodes)
 
 
 def _never(outcome: Outcome, alone: Outcome) -> Outcome:
