@@ -82,7 +82,7 @@ REVIEWED: Final = {
     "whatif/questions/judging.py": "records of the copy's own planes, by their schema",
     "whatif/snapshots/forms.py": "places that were written here",
     "whatif/copy/lists.py": "answers of the API server to the person who asks",
-    "whatif/questions/making_way.py": "records of the copy's own planes, by their schema",
+    "whatif/questions/displaced.py": "records of the copy's own planes, by their schema",
     "whatif/measured.py": "GpuWorkloads by their schema, as the person asked gets them",
     "whatif/copy/overlay.py": "bodies that the copy's own planes wrote",
     "whatif/controllers/namespace_index.py": "objects that were read already",

@@ -231,7 +231,7 @@ def preemption(size: str, tick: int) -> Made:
         "d": ["other tenants' work", 7, 64, "Reprieved", "", None, None, None, None, None],
     }  # fmt: skip
     return values, {
-        "madeWay": (
+        "victims": (
             columns(
                 "unit:unit objects:number gpus:number rule why lost:number state:word since:instant"
                 " message node place:number"

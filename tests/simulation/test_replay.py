@@ -67,7 +67,7 @@ def test_devices_are_free_only_when_the_last_save_of_the_displaced_is_over() -> 
     assert life_of(done, "wide").finished == (420 + 700) * SECOND
 
 
-def test_making_way_takes_the_time_that_the_study_says() -> None:
+def test_displaced_takes_the_time_that_the_study_says() -> None:
     jobs = [job("wide", 0, 4, 1_000), job("own", 300, 2, 100, "b")]
     done = played(jobs, classical(), work(checkpoint=100, evict=30))
     assert life_of(done, "own").started == 330 * SECOND

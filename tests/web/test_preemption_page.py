@@ -87,7 +87,7 @@ def test_a_preemption_by_quota_is_told_as_it_was_recorded() -> None:
     above = "its ClusterQueue used 6 nvidia.com/gpu above its nominal quota"
     common = {"objects": 1, "rule": TAKEN_BACK, "why": above, "state": "Evicted", "since": GONE}
     common |= {"message": "", "node": ""}
-    assert rows_of(page, "madeWay") == [
+    assert rows_of(page, "victims") == [
         {"unit": "workload/team-a/probe", "gpus": 4, "lost": 2_400, "place": 1, **common},
         {"unit": "workload/team-a/eval", "gpus": 2, "lost": 1_200, "place": 2, **common},
     ]
@@ -130,7 +130,7 @@ def test_a_preemption_by_quota_is_told_as_it_was_recorded() -> None:
 
 def test_a_gang_that_goes_as_a_whole_is_one_unit() -> None:
     page = shown(scheduling_record())
-    assert rows_of(page, "madeWay") == [
+    assert rows_of(page, "victims") == [
         {
             "unit": "podgroup/team-b/low",
             "objects": 2,
@@ -171,7 +171,7 @@ def test_idle_work_is_told_with_who_was_put_back_and_who_was_never_needed() -> N
     page = shown(idle_record())
     assert page.values["preemptor"] == "gpuworkload/needers/needy"
     assert page.values["again"]["state"] == "Same"
-    (made_way,) = rows_of(page, "madeWay")
+    (made_way,) = rows_of(page, "victims")
     assert (made_way["unit"], made_way["gpus"], made_way["lost"], made_way["why"]) == (
         "job/ml-team/second",
         8,
@@ -189,7 +189,7 @@ def test_what_is_not_decided_again_yet_says_so_and_tells_the_record() -> None:
     assert page.values["again"] == {"state": "Pending", "text": ""}
     assert page.values["need"]["countedAgain"] is None
     assert page.values["proof"]["upheld"] is None
-    assert [row["unit"] for row in rows_of(page, "madeWay")] == [
+    assert [row["unit"] for row in rows_of(page, "victims")] == [
         "workload/team-a/probe",
         "workload/team-a/eval",
     ]
@@ -216,7 +216,7 @@ def test_who_has_a_part_in_it_is_told_of_his_own_and_the_rest_is_masked() -> Non
     assert page.values["record"] is None and page.values["command"] == ""
     assert page.values["address"] == record.spec.plan_id
     assert page.values["again"] == {"state": "Same", "text": ""}
-    assert [row["unit"] for row in rows_of(page, "madeWay")] == [
+    assert [row["unit"] for row in rows_of(page, "victims")] == [
         "workload/team-a/probe",
         "workload/team-a/eval",
     ]
@@ -229,7 +229,7 @@ def test_a_preemptor_that_sees_no_victim_is_told_of_masked_work() -> None:
     page = shown(record, viewer, key=b"key")
     assert page.values["record"] == "quota-train-1"
     assert page.values["preemptor"] == "workload/team-b/train"
-    rows = rows_of(page, "madeWay")
+    rows = rows_of(page, "victims")
     assert len({row["unit"] for row in rows}) == 2
     for row in rows:
         assert row["unit"].startswith("another tenant's work #")
@@ -270,7 +270,7 @@ def test_without_the_record_disruptions_tell_their_tenant() -> None:
         GONE,
     )
     assert page.values["totals"]["lost"] == 3_600
-    assert [(row["unit"], row["lost"]) for row in rows_of(page, "madeWay")] == [
+    assert [(row["unit"], row["lost"]) for row in rows_of(page, "victims")] == [
         ("job/team-a/probe", 2_400),
         ("job/team-a/eval", 1_200),
     ]
@@ -321,7 +321,7 @@ def test_a_plan_in_parts_is_told_from_its_head_until_it_is_opened() -> None:
     mirror.opened.records[head.metadata.name] = record  # type: ignore[attr-defined]
     page = preemption.page(mirror, EVERYTHING, {"name": (head.metadata.name,)}, NOW)
     assert page.values["totals"]["units"] == 1 and page.values["totals"]["complete"]
-    (row,) = rows_of(page, "madeWay")
+    (row,) = rows_of(page, "victims")
     # Its status says which victims went by number alone, and no instant but its own end.
     assert (row["state"], row["since"]) == (VictimState.EVICTED.value, FINISHED)
 

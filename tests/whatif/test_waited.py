@@ -16,8 +16,8 @@ from reprieve.whatif.questions.answer import Verdict
 from reprieve.whatif.questions.judging import answer_of
 from reprieve.whatif.run import settled
 from reprieve.whatif.submitting.submission import Submitted
+from tests.whatif.test_displaced import node, pod, spec
 from tests.whatif.test_kinds import snapshot
-from tests.whatif.test_making_way import node, pod, spec
 
 ENVIRONMENT = {"GPU_PREEMPTION_OPERATOR_NAMESPACE": "reprieve-system"}
 ASKING = {"reprieve.dev/notice": "10m"}

@@ -33,26 +33,26 @@ class Written:
 
 def fix_text(fix: Fix, written: Sequence[Written] = ()) -> str:
     """Return a change that was tried and helps, as a sentence; of manifests it names the fields."""
-    makes_way = {0: "", 1: "; one other is preempted then"}.get(
+    preempted = {0: "", 1: "; one other is preempted then"}.get(
         fix.victims, f"; {fix.victims:,} more are preempted then"
     )
     if fix.change is Change.WAIT:
         until = fix.after or "those that are preempted have ended"
-        return f"Wait until {until}{makes_way}."
+        return f"Wait until {until}{preempted}."
     if fix.change is Change.FEWER_DEVICES and (device := _device(fix.field)):
-        return f"With {fix.after} {device} a pod instead of {fix.before} it starts{makes_way}."
+        return f"With {fix.after} {device} a pod instead of {fix.before} it starts{preempted}."
     if written:
-        return f"{_written_text(written)} it starts{makes_way}."
+        return f"{_written_text(written)} it starts{preempted}."
     if fix.change is Change.WITHOUT_CONSTRAINT:
         if fix.field.endswith("tolerations") and not fix.before and " and " not in fix.after:
             added = toleration_text(fix.after)
-            return f"With {added} added to {fix.field} it starts{makes_way}."
+            return f"With {added} added to {fix.field} it starts{preempted}."
         if fix.before and fix.after:
-            return f"Without {fix.before} and with {fix.after} in {fix.field} it starts{makes_way}."
+            return f"Without {fix.before} and with {fix.after} in {fix.field} it starts{preempted}."
         if fix.after:
-            return f"With {fix.after} in {fix.field} it starts{makes_way}."
-        return f"Without {fix.field} ({fix.before}) it starts{makes_way}."
-    return f"With {fix.field} {fix.after} instead of {fix.before} it starts{makes_way}."
+            return f"With {fix.after} in {fix.field} it starts{preempted}."
+        return f"Without {fix.field} ({fix.before}) it starts{preempted}."
+    return f"With {fix.field} {fix.after} instead of {fix.before} it starts{preempted}."
 
 
 def _device(field: str) -> str:

@@ -136,7 +136,7 @@ class NodeVictims:
         self._evictions = evictions
         self._room = room
 
-    def make_way(self, entry: Entry) -> bool:
+    def choose_victims(self, entry: Entry) -> bool:
         """Find who is preempted for a workload without a replacement; `issued` are the new victims.
 
         Return False where no workload is preempted, and none is waited for.

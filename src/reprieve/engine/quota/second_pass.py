@@ -72,7 +72,7 @@ class SecondPass:
             self._holdings, self._snapshot, self._nominations, self._evictions, self._room
         )
         try:
-            if not victims.make_way(entry):
+            if not victims.choose_victims(entry):
                 return False
         except PlanRefused:
             return False  # a fault of ours: it is evicted and placed anew, as without this

@@ -77,7 +77,7 @@ async def a_gang_preempts_and_keeps_a_budget(director: Director) -> None:
         director.report(f"{name} waits as a whole: see why on the page Waiting")
 
 
-async def an_idle_notebook_makes_way(director: Director) -> None:
+async def an_idle_notebook_is_evicted(director: Director) -> None:
     """A notebook stops using its GPUs, and is evicted once a job needs them."""
     for number in range(_NOTEBOOKS):
         name = f"notebook-{number}"
@@ -176,7 +176,7 @@ async def work_that_gains_nothing_is_held(director: Director) -> None:
 STORIES: Final[tuple[Callable[[Director], Awaitable[None]], ...]] = (
     borrow_and_reclaim,
     a_gang_preempts_and_keeps_a_budget,
-    an_idle_notebook_makes_way,
+    an_idle_notebook_is_evicted,
     a_higher_priority_within_a_queue,
     work_that_gains_nothing_is_held,
     a_training_saves_and_another_loses,

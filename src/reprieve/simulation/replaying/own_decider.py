@@ -98,7 +98,7 @@ class OwnDecider:
         self._jobs: dict[str, Job] = {}
         self._changed = False
         self._at = Nanos(-1)
-        self._made_way: set[str] = set()  # in this instant, in which others may be queried again
+        self._displaced: set[str] = set()  # in this instant, in which others may be queried again
 
     def waits(self, job: Job, number: int, now: Nanos) -> None:
         """Queue a job."""
@@ -131,7 +131,7 @@ class OwnDecider:
         """Run until nothing changes."""
         if now != self._at:
             self._at = now
-            self._made_way.clear()
+            self._displaced.clear()
         while True:
             self._changed = False
             result = CycleResult()
@@ -142,7 +142,7 @@ class OwnDecider:
             entry = None if result.entries else self._next(now)
             if entry is not None:
                 result.entries.append(entry)
-                self._made_way |= {target.holder.key for target in entry.issued}
+                self._displaced |= {target.holder.key for target in entry.issued}
             if not result.entries:
                 return
             yield result
@@ -160,7 +160,7 @@ class OwnDecider:
             if self._fits(row, self._holdings.snapshot()) and self._fits(row, self._later()):
                 self._remove(row)
                 return self._admitted(row, now)
-            if key_of(row.job) not in self._made_way:
+            if key_of(row.job) not in self._displaced:
                 entry = self._preempting(head, row, now)
                 if entry is not None:
                     return entry

@@ -374,7 +374,7 @@ class _Replay:
             life = self.lives[number]
             lost = 0
             if life.leaves is None:
-                lost, life.leaves = self._makes_way(now, life, notified.get(key, 0))
+                lost, life.leaves = self._evict(now, life, notified.get(key, 0))
                 # Also what leaves at once: as on a cluster, it holds quota until all is decided.
                 self._add(max(now, life.leaves), Kind.LEAVE, number)
             victims.append(Victim(key, rule, lost, life.leaves))
@@ -389,7 +389,7 @@ class _Replay:
             number = self.numbers[key]
             life = self.lives[number]
             found = idle_victim(self.model, life, now, why)
-            lost, life.leaves = self._makes_way(now, life, ends=found.ends)
+            lost, life.leaves = self._evict(now, life, ends=found.ends)
             life.reclaimed += max(0, found.until - life.leaves) * life.job.devices
             if not found.ends:
                 life.undone_idle += lost
@@ -404,7 +404,7 @@ class _Replay:
             Preempted(now, plan.preemptor, tuple(victims), said, IDLE, plan.proof)
         )
 
-    def _makes_way(
+    def _evict(
         self, now: Nanos, life: Life, notice: int = 0, *, ends: bool = False
     ) -> tuple[int, int]:
         """Stop a job; return the device time that is undone by it, and when it leaves.

@@ -2,7 +2,7 @@
 
 Parameter `name`: of the record, or its plan's id. Values: `address`, `record`, `plan`, `plane`,
 `attempt`, `dryRun`, `state`, `reason`, `decided`, `started`, `finished`, `preemptor`, `need`,
-`reprieved`, `proof`, `again`, `totals`, `command`. Tables: `madeWay`, `spared`, `sums`, `amounts`,
+`reprieved`, `proof`, `again`, `totals`, `command`. Tables: `victims`, `spared`, `sums`, `amounts`,
 `placement`.
 
 Every figure is the record's, or of the same decision made again (`records.judgement`). Work that
@@ -57,7 +57,7 @@ _MOST_SUMS: Final = 200
 _MOST_PLACES: Final = 200
 _TENANTS: Final = 3  # totals over fewer would disclose the figures of one tenant
 
-_MADE_WAY: Final = (
+_VICTIMS: Final = (
     Column("unit", Kind.UNIT),
     Column("objects", Kind.NUMBER),
     Column("gpus", Kind.NUMBER),
@@ -102,7 +102,7 @@ _AMOUNTS: Final = (
 )
 _PLACEMENT: Final = (Column("node", Kind.TEXT), Column("pods", Kind.NUMBER))
 _TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
-    "madeWay": _MADE_WAY,
+    "victims": _VICTIMS,
     "spared": _SPARED,
     "sums": _SUMS,
     "amounts": _AMOUNTS,
@@ -143,7 +143,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
         if not reported:
             raise NotFound(f"no preemption {name!r}")
         tables = {name: Table(columns) for name, columns in _TABLES.items()}
-        tables["madeWay"] = Table(_MADE_WAY, rows_of_disruptions(reported))
+        tables["victims"] = Table(_VICTIMS, rows_of_disruptions(reported))
         return Page(values_of_disruptions(reported), tables)
     story = _story_of(mirror, viewer, head)
     return Page(
@@ -151,7 +151,7 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
         {
             name: Table(_TABLES[name], dict(rows))
             for name, rows in (
-                ("madeWay", _made_way(story)),
+                ("victims", _victim_rows(story)),
                 ("spared", _spared(story, mirror)),
                 ("sums", _sums(story)),
                 ("amounts", _amounts(story.record)),
@@ -295,7 +295,7 @@ def _reprieved(story: _Story) -> int | None:
     return None if judgement is None else judgement.number_of(Fate.REPRIEVED)
 
 
-def _made_way(story: _Story) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+def _victim_rows(story: _Story) -> Iterator[tuple[str, tuple[Cell, ...]]]:
     """Yield the units that are preempted, those that the viewer sees first."""
     seen = sorted(story.units, key=lambda unit: not story.sees(unit))
     for number, unit in enumerate(seen[:MOST_UNITS]):

@@ -24,7 +24,7 @@ from reprieve.web.pages.asked import one
 from reprieve.web.pages.waiters import waiter_of, what_helps
 from reprieve.web.records.called import masking_of
 from reprieve.web.records.life import Present, Segment, Stage, life
-from reprieve.web.records.line import Line, line_of
+from reprieve.web.records.lineage import SeenLineage, lineage_of
 from reprieve.web.records.masking import address_of
 from reprieve.web.records.turns import Turn, turns_of
 from reprieve.web.tables import (
@@ -100,57 +100,57 @@ def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> P
     kind, namespace, name = (one(parameters, each) for each in ("kind", "namespace", "name"))
     unit = f"{kind.lower()}/{namespace}/{name}"
     known = all((kind, namespace, name)) and unit.count("/") == 2 and viewer.sees(namespace)
-    line = line_of(mirror, unit) if known else None
-    if line is None:
+    lineage = lineage_of(mirror, unit) if known else None
+    if lineage is None:
         raise NotFound(f"no {kind} {namespace}/{name}")
-    turns = turns_of(mirror, viewer, line)
-    workload = _workload(mirror, line)
-    present = _present(mirror, line, workload, mirror.unit(unit))
+    turns = turns_of(mirror, viewer, lineage)
+    workload = _workload(mirror, lineage)
+    present = _present(mirror, lineage, workload, mirror.unit(unit))
     segments = life([turn.displacement for turn in turns if turn.went], present)
     return Page(
         {
-            **_identity(mirror, line, workload, present, segments),
-            **_figures(mirror, viewer, line, workload, present, turns, at),
+            **_identity(mirror, lineage, workload, present, segments),
+            **_figures(mirror, viewer, lineage, workload, present, turns, at),
         },
         {
             "life": Table(_LIFE, dict(_life(segments))),
             "displacements": Table(_DISPLACEMENTS, dict(_displacements(turns))),
-            "displaced": Table(_DISPLACED, dict(_displaced(mirror, viewer, line))),
-            "pods": Table(_PODS, dict(_pods(mirror, line))),
+            "displaced": Table(_DISPLACED, dict(_displaced(mirror, viewer, lineage))),
+            "pods": Table(_PODS, dict(_pods(mirror, lineage))),
         },
     )
 
 
 def _identity(
     mirror: Mirror,
-    line: Line,
+    lineage: SeenLineage,
     workload: WorkloadRecord | None,
     present: Present,
     segments: list[Segment],
 ) -> dict[str, Any]:
-    total = mirror.unit(line.unit)
+    total = mirror.unit(lineage.unit)
     since = None
     if segments:
         since = segments[-1].begin if present.stage is not None else segments[-1].end
     return {
-        "unit": line.unit,
-        "kind": line.kind,
-        "namespace": line.namespace,
-        "name": line.name,
+        "unit": lineage.unit,
+        "kind": lineage.kind,
+        "namespace": lineage.namespace,
+        "name": lineage.name,
         "state": present.stage.value if present.stage is not None else "Gone",
         "since": seconds(since),
         "created": seconds(present.created),
         "queue": total.queue or (workload.queue if workload else ""),
         "clusterQueue": workload.cluster_queue if workload else "",
         "priority": workload.priority if workload else None,
-        "command": f"reprieve explain {line.kind.lower()}/{line.name} -n {line.namespace}",
+        "command": f"reprieve explain {lineage.kind.lower()}/{lineage.name} -n {lineage.namespace}",
     }
 
 
 def _figures(
     mirror: Mirror,
     viewer: Viewer,
-    line: Line,
+    lineage: SeenLineage,
     workload: WorkloadRecord | None,
     present: Present,
     turns: list[Turn],
@@ -160,33 +160,33 @@ def _figures(
     return {
         "attempts": len(went) + (present.stage is not None),
         "gpus": present.devices,
-        "idle": _idle(mirror, line),
+        "idle": _idle(mirror, lineage),
         "totals": {
             "displaced": len(went),
             "lost": sum(turn.displacement.lost or 0 for turn in went),
             "day": sum(turn.is_within_a_day_of(at) for turn in went),
         },
-        "waits": _waits(mirror, viewer, line, workload),
+        "waits": _waits(mirror, viewer, lineage, workload),
     }
 
 
-def _workload(mirror: Mirror, line: Line) -> WorkloadRecord | None:
+def _workload(mirror: Mirror, lineage: SeenLineage) -> WorkloadRecord | None:
     """Return the unit's newest Workload, also where it is the unit itself."""
-    found = mirror.workloads.by("unit", line.unit)
-    if line.kind == "Workload" and not found:
-        named = mirror.workloads.named(line.namespace, line.name)
+    found = mirror.workloads.by("unit", lineage.unit)
+    if lineage.kind == "Workload" and not found:
+        named = mirror.workloads.named(lineage.namespace, lineage.name)
         found = [] if named is None else [named]
     return max(found, key=lambda each: (each.created, each.name), default=None)
 
 
 def _present(
-    mirror: Mirror, line: Line, workload: WorkloadRecord | None, total: UnitSum
+    mirror: Mirror, lineage: SeenLineage, workload: WorkloadRecord | None, total: UnitSum
 ) -> Present:
     turns: Mapping[str, Nanos] = workload.turns if workload is not None else {}
     created = workload.created if workload is not None else total.waits_since or None
     held, waiting = devices_of(total.held.items()), devices_of(total.waiting.items())
     return Present(
-        _stage(mirror, line, workload, total),
+        _stage(mirror, lineage, workload, total),
         held or waiting or (devices_of(workload.amounts) if workload is not None else 0),
         created or None,
         turns.get("Admitted") or turns.get("QuotaReserved"),
@@ -197,12 +197,12 @@ def _present(
 
 
 def _stage(
-    mirror: Mirror, line: Line, workload: WorkloadRecord | None, total: UnitSum
+    mirror: Mirror, lineage: SeenLineage, workload: WorkloadRecord | None, total: UnitSum
 ) -> Stage | None:
     if workload is not None and workload.state is WorkloadState.FINISHED:
         return Stage.FINISHED
     holding = sum(count for _, count in total.nodes)
-    leaving = [pod for pod in mirror.pods.by("unit", line.unit) if pod.state is PodState.LEAVING]
+    leaving = [pod for pod in mirror.pods.by("unit", lineage.unit) if pod.state is PodState.LEAVING]
     if holding and len(leaving) == holding:
         return Stage.LEAVES
     queued = workload is not None and workload.state in (
@@ -213,14 +213,14 @@ def _stage(
         return Stage.WAITS
     if holding:
         return Stage.RUNS if total.running + len(leaving) >= holding else Stage.STARTS
-    if mirror.pods.by("unit", line.unit):
+    if mirror.pods.by("unit", lineage.unit):
         return Stage.FINISHED
     return Stage.STARTS if workload is not None and workload.state.holds else None
 
 
-def _idle(mirror: Mirror, line: Line) -> dict[str, Any] | None:
-    total = mirror.unit(line.unit)
-    for each in mirror.idle.by("unit", line.unit):
+def _idle(mirror: Mirror, lineage: SeenLineage) -> dict[str, Any] | None:
+    total = mirror.unit(lineage.unit)
+    for each in mirror.idle.by("unit", lineage.unit):
         return {
             "gpus": devices_of(total.idle.items()),
             "phase": each.phase,
@@ -232,14 +232,14 @@ def _idle(mirror: Mirror, line: Line) -> dict[str, Any] | None:
 
 
 def _waits(
-    mirror: Mirror, viewer: Viewer, line: Line, workload: WorkloadRecord | None
+    mirror: Mirror, viewer: Viewer, lineage: SeenLineage, workload: WorkloadRecord | None
 ) -> dict[str, Any] | None:
     """Return why it waits, by its objects and the events about it."""
-    total = mirror.unit(line.unit)
+    total = mirror.unit(lineage.unit)
     asked = dict(workload.amounts) if workload is not None else {}
     resources = sorted({*total.waiting, *asked}, key=lambda name: (not is_device(name), name))
     for resource in resources:
-        found = waiter_of(mirror, line.unit, resource)
+        found = waiter_of(mirror, lineage.unit, resource)
         if found is not None:
             return {
                 "plane": found.plane,
@@ -300,12 +300,12 @@ def _displacements(turns: list[Turn]) -> Iterator[tuple[str, tuple[Cell, ...]]]:
 
 
 def _displaced(
-    mirror: Mirror, viewer: Viewer, line: Line
+    mirror: Mirror, viewer: Viewer, lineage: SeenLineage
 ) -> Iterator[tuple[str, tuple[Cell, ...]]]:
     """Yield who was preempted for it, the newest first."""
-    newest = sorted(line.preempted, key=lambda each: each.decided, reverse=True)
+    newest = sorted(lineage.preempted, key=lambda each: each.decided, reverse=True)
     for each in newest[:_MOST_TURNS]:
-        masking = masking_of(mirror, viewer, each.record, line.namespace)
+        masking = masking_of(mirror, viewer, each.record, lineage.namespace)
         lost = [unit.lost for unit in each.units if unit.lost is not None]
         whose = [
             masking.shown(unit.root, unit.lineage, unit.unit if len(unit.roots) > 1 else "").text
@@ -328,10 +328,10 @@ def _displaced(
         )
 
 
-def _pods(mirror: Mirror, line: Line) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+def _pods(mirror: Mirror, lineage: SeenLineage) -> Iterator[tuple[str, tuple[Cell, ...]]]:
     """Yield its pods by node and state."""
     found: dict[tuple[str, str], list[Any]] = {}
-    for pod in mirror.pods.by("unit", line.unit):
+    for pod in mirror.pods.by("unit", lineage.unit):
         found.setdefault((pod.node or pod.nominated, pod.state.value), []).append(pod)
     for (node, state), pods in sorted(found.items())[:_MOST_NODES]:
         names = sorted(pod.name for pod in pods)

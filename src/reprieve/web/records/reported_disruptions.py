@@ -65,7 +65,7 @@ def _demand(reported: DisruptionDemand | None) -> dict[str, Any] | None:
 
 
 def rows_of_disruptions(reported: Sequence[DisruptionRecord]) -> Mapping[str, tuple[Cell, ...]]:
-    """Return the rows of the table `madeWay`."""
+    """Return the rows of the table `victims`."""
     return {
         each.unit: (
             each.unit,

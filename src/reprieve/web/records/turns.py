@@ -20,7 +20,7 @@ from reprieve.web.mirror.reported import DisruptionRecord, PreemptionRecord
 from reprieve.web.records.called import masking_of
 from reprieve.web.records.judged import Candidate, Judgement
 from reprieve.web.records.life import Displacement
-from reprieve.web.records.line import Line
+from reprieve.web.records.lineage import SeenLineage
 from reprieve.web.records.masking import address_of
 from reprieve.web.records.victims import VictimUnit
 from reprieve.web.records.why import why_chosen
@@ -48,7 +48,7 @@ class Turn:
         displacement: as the bar needs it.
         went: it was preempted, or is leaving; else it was spared, or ended by another plan.
         by: for whom, as the viewer may know it.
-        times: how often the line was displaced in the 24 hours before, this time included.
+        times: how often the lineage was displaced in the 24 hours before, this time included.
         why: why this one; empty where it was not decided again.
     """
 
@@ -75,25 +75,25 @@ class _Plan:
     reported: tuple[DisruptionRecord, ...]
 
 
-def turns_of(mirror: Mirror, viewer: Viewer, line: Line) -> list[Turn]:
-    """Return the turns of a line in the order of time; dry runs are none."""
-    plans = _plans(line)
+def turns_of(mirror: Mirror, viewer: Viewer, lineage: SeenLineage) -> list[Turn]:
+    """Return the turns of a lineage in the order of time; dry runs are none."""
+    plans = _plans(lineage)
     plans.sort(key=_noticed)
     opened = {id(each) for each in [plan for plan in plans if plan.record][-_MOST_OPENED:]}
     turns: list[Turn] = []
     for plan in plans:
         judgement = _judgement(mirror, plan) if id(plan) in opened else None
-        turns.append(_turn(mirror, viewer, line, plan, judgement, turns))
+        turns.append(_turn(mirror, viewer, lineage, plan, judgement, turns))
     return turns
 
 
-def _plans(line: Line) -> list[_Plan]:
+def _plans(lineage: SeenLineage) -> list[_Plan]:
     records: dict[str, list[tuple[PreemptionRecord, VictimUnit]]] = {}
-    for record, unit in line.made_way:
+    for record, unit in lineage.victims:
         if not record.dry_run:
             records.setdefault(record.uid, []).append((record, unit))
     reported: dict[str, list[DisruptionRecord]] = {}
-    for each in line.displaced:
+    for each in lineage.displaced:
         reported.setdefault(each.plan_id, []).append(each)
     found = []
     for pairs in records.values():
@@ -136,7 +136,7 @@ def _judgement(mirror: Mirror, plan: _Plan) -> Judgement | None:
 def _turn(
     mirror: Mirror,
     viewer: Viewer,
-    line: Line,
+    lineage: SeenLineage,
     plan: _Plan,
     judgement: Judgement | None,
     before: Sequence[Turn],
@@ -152,7 +152,7 @@ def _turn(
     plane = specs[0].plane if specs else ""
     if plan.record is not None:
         plane = plan.record.plane
-        masking = masking_of(mirror, viewer, plan.record.record, line.namespace)
+        masking = masking_of(mirror, viewer, plan.record.record, lineage.namespace)
         by = masking.preemptor(plan.record.record, said).text
         rules = {rule_text(plane, unit.rule) for unit in plan.units}
         spared = spared or {spared_by(plane, unit.rule) for unit in plan.units}

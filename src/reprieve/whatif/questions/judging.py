@@ -20,7 +20,7 @@ from reprieve.kube.resource import PODS
 from reprieve.whatif.happened import Run
 from reprieve.whatif.questions.answer import GATED, Answer, Displaced, Outcome, Placed, Verdict
 from reprieve.whatif.questions.asked import asks_of
-from reprieve.whatif.questions.making_way import displaced
+from reprieve.whatif.questions.displaced import displaced
 from reprieve.wording.kube_scheduler import (
     GROUP_SCHEDULED,
     GROUP_SCHEDULED_ALPHA,

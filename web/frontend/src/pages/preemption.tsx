@@ -12,7 +12,7 @@ import { type Json, type JsonObject, isObject, numberOf, textOf } from "../wire.
 
 const SHOWN = [
   "address", "record", "plan", "plane", "attempt", "dryRun", "state", "reason", "decided", "started",
-  "finished", "preemptor", "need", "reprieved", "proof", "again", "totals", "command", "madeWay",
+  "finished", "preemptor", "need", "reprieved", "proof", "again", "totals", "command", "victims",
   "spared", "sums", "amounts", "placement", "demand",
 ];
 const LOST = { title: "Lost", width: 13, show: gpuHours };
@@ -33,9 +33,9 @@ export function Preemption({ state }: { state: PageState }): JSX.Element {
         <Facts values={facts(values, decided)} />
       </section>
       <DataTable
-        name="madeWay"
+        name="victims"
         caption="Preempted"
-        table={tables["madeWay"]}
+        table={tables["victims"]}
         first={["unit", "gpus", "rule", "lost", "state", "why", "since"]}
         columns={{ gpus: { width: 8 }, lost: LOST, rule: { width: 44 }, why: { title: "Why this one", width: 40 }, objects: { width: 9 }, place: { width: 8 } }}
         empty="No unit that you may see."

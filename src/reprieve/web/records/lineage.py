@@ -21,14 +21,14 @@ from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.reported import DisruptionRecord, PreemptionRecord
 from reprieve.web.records.victims import VictimUnit
 
-__all__ = ["Line", "line_of"]
+__all__ = ["SeenLineage", "lineage_of"]
 
 #: Whose names state nothing about the names of pods.
 _NO_MAKERS: Final = ("pod", "podgroup", "workload", "gpuworkload")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SeenLineage:
     """One lineage.
 
     Attributes:
@@ -36,7 +36,7 @@ class Line:
         kind: as objects carry it. namespace, name: of the unit.
         present: something of it is there.
         uids, names: of what is there, names with their kinds.
-        displaced: the Disruptions of the line. made_way: its units in records, with these.
+        displaced: the Disruptions of the lineage. victims: its units in records, with these.
         preempted: records in which it is the preemptor.
     """
 
@@ -48,11 +48,11 @@ class Line:
     uids: frozenset[str]
     names: frozenset[tuple[str, str]]
     displaced: tuple[DisruptionRecord, ...] = ()
-    made_way: tuple[tuple[PreemptionRecord, VictimUnit], ...] = ()
+    victims: tuple[tuple[PreemptionRecord, VictimUnit], ...] = ()
     preempted: tuple[PreemptionRecord, ...] = ()
 
     def has(self, ref: ObjectRef) -> bool:
-        """Return whether an object is of the line, as far as its uid and name state."""
+        """Return whether an object is of the lineage, as far as its uid and name state."""
         if ref.namespace != self.namespace:
             return False
         if ref.uid in self.uids or (ref.kind, ref.name) in self.names:
@@ -64,7 +64,7 @@ class Line:
         return stands_for(ref, self.kind, self.name)
 
 
-def line_of(mirror: Mirror, unit: str) -> Line | None:
+def lineage_of(mirror: Mirror, unit: str) -> SeenLineage | None:
     """Return the lineage of a unit, None where none is known."""
     kind, namespace, name = unit.split("/")
     pods = mirror.pods.by("unit", unit)
@@ -81,7 +81,7 @@ def line_of(mirror: Mirror, unit: str) -> Line | None:
         | {each.controller for each in pods}
         | {each.owner for each in workloads}
     )
-    bare = Line(
+    bare = SeenLineage(
         unit,
         called,
         namespace,
@@ -91,18 +91,18 @@ def line_of(mirror: Mirror, unit: str) -> Line | None:
         frozenset(names),
     )
     found = _followed(mirror, bare)
-    return found if found.present or found.displaced or found.made_way or found.preempted else None
+    return found if found.present or found.displaced or found.victims or found.preempted else None
 
 
-def _followed(mirror: Mirror, bare: Line) -> Line:
-    """Return the line with all records and Disruptions of its lineages."""
+def _followed(mirror: Mirror, bare: SeenLineage) -> SeenLineage:
+    """Return the lineage with all records and Disruptions of its lineages."""
     reported = [each for each in mirror.disruptions if each.namespace == bare.namespace]
     victims = list(_victims_in(mirror, bare.namespace))
     lineages = {f"{what}/{uid}" for uid in bare.uids for what in ("owner", "object")}
     lineages |= {each.lineage for each in reported if bare.has(each.disruption.spec.subject)}
     lineages |= {unit.lineage for _, unit in victims if _is_of(bare, unit)}
     lineages.discard("")
-    return Line(
+    return SeenLineage(
         bare.unit,
         bare.kind,
         bare.namespace,
@@ -132,14 +132,14 @@ def _victims_in(mirror: Mirror, namespace: str) -> Iterator[tuple[PreemptionReco
                     yield record, unit
 
 
-def _is_of(line: Line, unit: VictimUnit) -> bool:
-    return unit.unit == line.unit or line.has(unit.root) or line.has(unit.subject)
+def _is_of(lineage: SeenLineage, unit: VictimUnit) -> bool:
+    return unit.unit == lineage.unit or lineage.has(unit.root) or lineage.has(unit.subject)
 
 
-def _preempted(mirror: Mirror, line: Line) -> Iterator[PreemptionRecord]:
+def _preempted(mirror: Mirror, lineage: SeenLineage) -> Iterator[PreemptionRecord]:
     for record in mirror.preemptions:
         preemptor = record.record.spec.preemptor
-        if preemptor is not None and line.has(preemptor):
+        if preemptor is not None and lineage.has(preemptor):
             yield record
 
 

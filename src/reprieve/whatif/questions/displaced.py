@@ -72,7 +72,7 @@ class _Reading:
             lines = set()
             for record in preempting:
                 for victim in self._whole(record).victims:
-                    lines |= self._line(victim.root.uid) | self._line(victim.subject.uid)
+                    lines |= self._lineage(victim.root.uid) | self._lineage(victim.subject.uid)
                     above = set(self._above(victim.root.uid))
                     anew = self._came_since(victim.root.uid) and not lost.isdisjoint(above)
                     lost |= above
@@ -105,15 +105,15 @@ class _Reading:
         preemptor = record.spec.preemptor
         if preemptor is None:
             return False
-        line = self._line(preemptor.uid)
+        line = self._lineage(preemptor.uid)
         # A GpuWorkload, in whose name the idle plane decides, states whose it is in a field.
         resource = self._overlay.resource_of(preemptor.api_version, preemptor.kind)
         found = resource and self._overlay.get(resource, preemptor.namespace, preemptor.name)
         if root := first(found or None, "spec.workloadRef.uid"):
-            line |= self._line(str(root))
+            line |= self._lineage(str(root))
         return not lines.isdisjoint(line)
 
-    def _line(self, uid: str) -> set[str]:
+    def _lineage(self, uid: str) -> set[str]:
         """Return an object's uid and those above it: what is made again has the same above it."""
         return {uid, *self._above(uid)}
 

@@ -15,9 +15,9 @@ from reprieve.kube.resource import GPU_WORKLOADS, PODS, PREEMPTIONS
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.happened import Run
 from reprieve.whatif.questions.answer import Verdict
+from reprieve.whatif.questions.displaced import displaced
 from reprieve.whatif.questions.document import plan_document
 from reprieve.whatif.questions.judging import answer_of
-from reprieve.whatif.questions.making_way import displaced
 from reprieve.whatif.run import settled
 from reprieve.whatif.snapshots.snapshot import Listed, Snapshot
 from reprieve.whatif.submitting.submission import Submitted
