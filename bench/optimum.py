@@ -122,15 +122,24 @@ def main(arguments: list[str] | None = None) -> int:
 # Instances.
 
 
-def instance(seed: int, kind: str) -> Instance:
-    """Return a random cluster with what waits in it, one of `KINDS`."""
-    chance = random.Random(f"optimum {seed} {kind == 'mixed'}")
-    gpus = tuple(chance.choice((4, 8)) for _ in range(chance.randint(3, 8)))
+def instance(seed: int, kind: str, *, large: bool = False) -> Instance:
+    """Return a random cluster with what waits in it, one of `KINDS`.
+
+    `large`: of 12 to 40 nodes of one or two other sizes, with gangs of up to 24.
+    """
+    chance = random.Random(f"optimum {seed} {kind == 'mixed'}{' large' if large else ''}")
+    if large:
+        shapes = chance.choice(((4, 8), (8, 8), (2, 8), (8, 16)))
+        gpus = tuple(chance.choice(shapes) for _ in range(chance.randint(12, 40)))
+        most, least = 5 * len(gpus), len(gpus)
+    else:
+        gpus = tuple(chance.choice((4, 8)) for _ in range(chance.randint(3, 8)))
+        most, least = _MOST_UNITS, 4
     units: list[UnitOnNodes] = []
     rows: list[Change] = [*_nodes(gpus)]
     free = list(gpus)
     of_pod: dict[str, int] = {}
-    for number in range(chance.randint(4, _MOST_UNITS)):
+    for number in range(chance.randint(least, most)):
         size = chance.choice((1, 1, 2, 2, 4, 8))
         rooms = [node for node, room in enumerate(free) if room >= size]
         if not rooms:
@@ -146,9 +155,10 @@ def instance(seed: int, kind: str) -> Instance:
             of_pod[f"{name}-{place:02}"] = len(units) - 1
         rows += _gang(name, [size] * pods, units[-1].priority, used, start)
     sizes = [each for each in (1, 2, 4, 8) if each <= max(gpus)]
-    count = chance.randint(2, 6)
+    count = chance.randint(2, 24 if large else 6)
     members = [chance.choice(sizes)] * count
     if kind == "mixed":
+        sizes = chance.sample(sizes, min(len(sizes), 2)) if large else sizes
         members = [chance.choice(sizes) for _ in range(count)]
     if kind == "single":
         members = members[:1]

@@ -3,7 +3,8 @@
 The order is that of profile best: the lowest top priority, then the fewest pods beyond what budgets
 allow, then a cost that sums over units. One binary variable per unit says that it is evicted, one
 whole number per node and class of members how many run there, one per budget how far it is
-exceeded, and one how many members the emptiest node has where they are spread.
+exceeded. Where members are spread one number states how many pods the emptiest domain has, and a
+binary variable per domain whether it gets a member.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ Amounts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class ExactUnit:
-    """What is evicted together: amounts by node, and its pods by the budget that they count for."""
+    """What is evicted together: amounts by node, and its pods by the budget that they count for.
+
+    `counted`: by node, its pods that constraints of the members count.
+    """
 
     priority: int
     on: Mapping[int, Amounts]
     pods: int
     lost: int
     guarded: Mapping[int, int] = field(default_factory=dict)
+    counted: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +47,9 @@ class Least:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """One cluster: what nodes have, who runs there, what waits. `skew`: of members between nodes.
+    """One cluster: what nodes have, who runs there, what waits. `skew`: of pods between domains.
 
-    `allowed`: by budget.
+    `allowed`: by budget. `domains`: by node. `apart`: no two pods that count are on one node.
     """
 
     room: Sequence[Amounts]
@@ -52,6 +57,8 @@ class Exact:
     members: Sequence[Amounts]
     allowed: Sequence[int] = ()
     skew: int | None = None
+    domains: Sequence[int] = ()
+    apart: bool = False
 
     def fits_free(self) -> bool:
         """Return whether the members fit with nobody evicted."""
@@ -98,14 +105,18 @@ class Exact:
         for _ in self.allowed:
             model.addVar(0.0, highspy.kHighsInf)
         emptiest = budgets + len(self.allowed)
-        model.addVar(0.0, float(len(self.members)))
-        for column in range(emptiest + 1):
+        model.addVar(0.0, highspy.kHighsInf)
+        for _ in set(self.domains):
+            model.addVar(0.0, 1.0)
+        for column in range(emptiest + 1 + len(set(self.domains))):
             model.changeColIntegrality(column, highspy.HighsVarType.kInteger)
         for column, unit in enumerate(self.units):
             model.changeColCost(column, float(cost(unit)))
         for number in range(len(self.allowed)):
             model.changeColCost(budgets + number, float(exceeded))
-        self._place(model, kinds, classes, emptiest)
+        self._place(model, kinds, classes)
+        if self.skew is not None:
+            self._spread(model, len(kinds), emptiest, self.skew)
         self._guard(model, budgets, most)
         model.run()
         if model.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
@@ -118,7 +129,6 @@ class Exact:
         model: highspy.Highs,
         kinds: Sequence[Amounts],
         classes: Mapping[Amounts, int],
-        emptiest: int,
     ) -> None:
         free = highspy.kHighsInf
         for node, room in enumerate(self.room):
@@ -130,15 +140,39 @@ class Exact:
                 amounts = [-each[resource] for _, each in held] + [k[resource] for k in kinds]
                 left = have - sum(each[resource] for _, each in held)
                 _row(model, -free, float(left), columns, amounts)
-            if self.skew is not None:
-                ones = [1] * len(here)
-                _row(model, 0.0, float(self.skew), [*here, emptiest], [*ones, -1])
+            if self.apart:
+                _row(model, 0.0, 1.0, here, [1] * len(here))
+                for at, unit in enumerate(self.units):
+                    if unit.counted.get(node):
+                        blocked = [*([1] * len(here)), -len(self.members)]
+                        _row(model, -free, 0.0, [*here, at], blocked)
         for place, kind in enumerate(kinds):
             columns = [
                 len(self.units) + node * len(kinds) + place for node in range(len(self.room))
             ]
             wanted = float(classes[kind])
             _row(model, wanted, wanted, columns, [1] * len(columns))
+
+    def _spread(self, model: highspy.Highs, kinds: int, emptiest: int, skew: int) -> None:
+        free = highspy.kHighsInf
+        for place, domain in enumerate(sorted(set(self.domains))):
+            nodes = [node for node, own in enumerate(self.domains) if own == domain]
+            members = [
+                len(self.units) + node * kinds + kind for node in nodes for kind in range(kinds)
+            ]
+            leaving = [
+                (at, pods)
+                for at, unit in enumerate(self.units)
+                if (pods := sum(unit.counted.get(node, 0) for node in nodes))
+            ]
+            held = sum(pods for _, pods in leaving)
+            used, enough = emptiest + 1 + place, len(self.members) + held + skew
+            _row(model, -free, 0.0, [*members, used], [*[1] * len(members), -len(self.members)])
+            columns = [*members, *(at for at, _ in leaving), emptiest]
+            amounts = [*[1] * len(members), *(-pods for _, pods in leaving), -1]
+            _row(model, float(-held), free, columns, amounts)
+            most = float(skew - held + enough)
+            _row(model, -free, most, [*columns, used], [*amounts, enough])
 
     def _guard(self, model: highspy.Highs, budgets: int, most: int | None) -> None:
         for number, allowed in enumerate(self.allowed):

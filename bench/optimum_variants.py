@@ -2,12 +2,14 @@
 
 The clusters of `bench.optimum`, changed: some pods are under disruption budgets (`budgets`), CPUs
 are short and pods ask for several times as many for each GPU (`cpu`), members are spread over nodes
-(`spread`), all GPUs are claimed as devices, with `simulateClaims` (`claims`), or there are up to 24
-nodes with more units (`large`). Each decision is compared with that of profile compatible by the
-order of profile best, and held against the proof. Printed are how many plans cost less, how many
-say which gap, and how many places only one of the two finds; but for `large` also what plans cost
-for each that the least costs (`optimum_exact`), pods or with `harmOrder` lost work, where as few
-budgets are broken at the same top priority.
+(`spread`), over nodes and zones where a fifth of the pods that run count too (`held`, `zones`), or
+kept apart from these and one another (`apart`), all GPUs are claimed as devices, with
+`simulateClaims` (`claims`), or there are 12 to 40 nodes (`large`, `large budgets`). Each decision
+is compared with that of profile compatible by the order of profile best, and held against the
+proof. Printed are how many plans cost less, how many say which gap, how many places only one of the
+two finds, how often neither does though there are victims (`missed`), and what plans cost for each
+that the least costs (`optimum_exact`), pods or with `harmOrder` lost work, where as few budgets are
+broken at the same top priority.
 `--quick`: few clusters, which assert what must never be.
 """
 
@@ -38,6 +40,7 @@ from reprieve.engine.cluster.devices import (
     ResourceSliceRow,
 )
 from reprieve.engine.cluster.rows import (
+    AffinityTerm,
     BudgetRow,
     Change,
     Entry,
@@ -62,12 +65,16 @@ from reprieve.units.ids import Uid
 __all__ = ["VARIANTS", "main"]
 
 BENCH: Final = "optimum_variants"
-VARIANTS: Final = ("budgets", "cpu", "spread", "claims", "large")
+VARIANTS: Final = (
+    *("budgets", "cpu", "spread", "held", "zones", "apart", "claims"),
+    *("large", "large budgets"),
+)
 _NOW: Final = 1_800_000_000
 _GPU: Final = "nvidia.com/gpu"
 _APP: Final = "app"
 _DRIVER: Final = "gpu.example.com"
-_BESIDE: Final = 3  # clusters that make up a large one
+_HOST: Final = "kubernetes.io/hostname"
+_ZONE: Final = "topology.kubernetes.io/zone"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -112,14 +119,15 @@ def _compare(variant: str, kind: str, seeds: range, *, harm: bool) -> None:
                 raise Mismatch(f"{variant} {kind} {seed}: best finds no victims, compatible does")
             seen["placed_free"] += placed
             seen["free_only_with_best"] += placed and before.plan is not None
+            exact = _exact(variant, given, rows)
+            seen["missed"] += not placed and exact.least(lambda unit: unit.pods) is not None
             continue
         seen["plans"] += 1
-        if variant != "large":
-            of_least = _of_least(variant, seed, given, rows, after, harm=harm)
-            if of_least is None:
-                seen["further_than_least"] += 1
-            else:
-                ratios.append(of_least)
+        of_least = _of_least(variant, seed, given, rows, after, harm=harm)
+        if of_least is None:
+            seen["further_than_least"] += 1
+        else:
+            ratios.append(of_least)
         gap = after.plan.proof.gap
         seen["gap_0" if gap == 0 else "gap_unknown" if gap is None else "gap_above_0"] += 1
         if before.plan is None:
@@ -181,6 +189,7 @@ def _exact(variant: str, given: Instance, rows: Sequence[Change]) -> Exact:
     index = {row.name: number for number, row in enumerate(nodes)}
     on: list[dict[int, tuple[int, ...]]] = [{} for _ in given.units]
     guarded: list[Counter[int]] = [Counter() for _ in given.units]
+    counted: list[Counter[int]] = [Counter() for _ in given.units]
     members = []
     for row in rows:
         if not isinstance(row, PodRow):
@@ -194,19 +203,31 @@ def _exact(variant: str, given: Instance, rows: Sequence[Change]) -> Exact:
         node = index[row.node]
         had = on[number].get(node, (0,) * len(names))
         on[number][node] = tuple(a + b for a, b in zip(had, amounts, strict=True))
-        if row.labels:
-            guarded[number]["ab".index(dict(row.labels)[_APP])] += 1
+        app = dict(row.labels).get(_APP, "")
+        if app == "train":
+            counted[number][node] += 1
+        elif app:
+            guarded[number]["ab".index(app)] += 1
     budgets = sorted((row for row in rows if isinstance(row, BudgetRow)), key=lambda b: b.name)
     return Exact(
         [tuple(row.allocatable[name] for name in names) for row in nodes],
         [
-            ExactUnit(each.priority, on[number], each.pods, each.lost, guarded[number])
+            ExactUnit(
+                each.priority, on[number], each.pods, each.lost, guarded[number], counted[number]
+            )
             for number, each in enumerate(given.units)
         ],
         members,
         [row.allowed for row in budgets],
-        1 if variant == "spread" else None,
+        1 if variant in ("spread", "held", "zones") else None,
+        _domains(nodes, _ZONE if variant == "zones" else _HOST),
+        variant == "apart",
     )
+
+
+def _domains(nodes: Sequence[NodeRow], key: str) -> list[int]:
+    values = [row.labels[key] for row in nodes]
+    return [sorted(set(values)).index(value) for value in values]
 
 
 def _decided(snapshot: Snapshot, unit: Unit, policy: Policy) -> Attempt:
@@ -227,21 +248,19 @@ def _cost(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> tuple[int, ..
 
 
 def _drawn(variant: str, kind: str, seed: int) -> tuple[Instance, list[Change]]:
-    given = instance(seed, kind)
+    given = instance(seed, kind, large=variant.startswith("large"))
     chance = random.Random(f"{variant} {seed}")
     rows = [*given.rows, *given.waiting]
-    if variant == "budgets":
+    if variant.endswith("budgets"):
         rows = _guarded(rows, chance)
     elif variant == "cpu":
         rows = _short_of_cpu(rows, chance)
-    elif variant == "spread":
-        rows = _spread(rows)
-    elif variant == "large":
-        rows += [
-            row
-            for number in range(1, _BESIDE)
-            for row in _renamed(instance(10_000 * number + seed, kind).rows, f"-{number}")
-        ]
+    elif variant in ("spread", "held", "zones"):
+        rows = _spread(rows, _ZONE if variant == "zones" else _HOST)
+    elif variant == "apart":
+        rows = _apart(rows)
+    if variant in ("held", "zones", "apart"):
+        rows = [_counting(row, chance) for row in rows]
     return given, rows
 
 
@@ -285,10 +304,10 @@ def _short_of_cpu(rows: Sequence[Change], chance: random.Random) -> list[Change]
     ]
 
 
-def _spread(rows: Sequence[Change]) -> list[Change]:
-    """Let what waits differ by at most one pod between nodes."""
+def _spread(rows: Sequence[Change], key: str) -> list[Change]:
+    """Let what waits differ by at most one pod between nodes or zones."""
     selector = (Requirement(_APP, Operator.IN, ("train",)),)
-    constraint = SpreadConstraint("kubernetes.io/hostname", 1, True, selector)
+    constraint = SpreadConstraint(key, 1, True, selector)
     return [
         replace(
             row,
@@ -299,6 +318,30 @@ def _spread(rows: Sequence[Change]) -> list[Change]:
         else row
         for row in rows
     ]
+
+
+def _apart(rows: Sequence[Change]) -> list[Change]:
+    """Let what waits be on nodes without other such pods."""
+    term = AffinityTerm(_HOST, (Requirement(_APP, Operator.IN, ("train",)),), ("default",))
+    return [
+        replace(
+            row,
+            labels=((_APP, "train"),),
+            pod_class=replace(row.pod_class, anti_affinity=(term,)),
+        )
+        if isinstance(row, PodRow) and not row.node
+        else row
+        for row in rows
+    ]
+
+
+def _counting(row: Change, chance: random.Random) -> Change:
+    """Let a fifth of the pods that run count for the constraints, and nodes be in two zones."""
+    if isinstance(row, NodeRow):
+        return replace(row, labels={**row.labels, _ZONE: chance.choice("ab")})
+    if isinstance(row, PodRow) and row.node and chance.random() < 0.2:
+        return replace(row, labels=((_APP, "train"),))
+    return row
 
 
 def _claimed(rows: Sequence[Change]) -> list[Change]:
@@ -339,23 +382,6 @@ def _claimed(rows: Sequence[Change]) -> list[Change]:
             entry = replace(row.pod_class, requests=tuple(sorted(requests.items())))
             row = replace(row, pod_class=entry, claims=(("gpus", row.name),))
         found.append(row)
-    return found
-
-
-def _renamed(rows: Sequence[Change], suffix: str) -> list[Change]:
-    """Return the rows of a cluster under other names."""
-    found: list[Change] = []
-    for row in rows:
-        name = f"{row.name}{suffix}"
-        if isinstance(row, NodeRow):
-            labels = {"kubernetes.io/hostname": name}
-            found.append(replace(row, uid=Uid(name), name=name, labels=labels))
-        elif isinstance(row, PodRow):
-            group = f"{row.group}{suffix}" if row.group else ""
-            node = f"{row.node}{suffix}"
-            found.append(replace(row, uid=Uid(name), name=name, node=node, group=group))
-        else:
-            found.append(replace(row, uid=Uid(name), name=name))
     return found
 
 

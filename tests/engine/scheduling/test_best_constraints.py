@@ -17,22 +17,31 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[st
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-@pytest.mark.parametrize("variant", ["spread", "claims"])
-def test_equal_members_that_constrain_each_other_cost_the_least_there_is(
-    variant: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("variant", "kind"),
+    [
+        ("spread", "equal"),
+        ("claims", "equal"),
+        ("zones", "mixed"),
+        ("budgets", "equal"),
+        pytest.param("claims", "single", marks=pytest.mark.thorough),
+        pytest.param("held", "mixed", marks=pytest.mark.thorough),
+        pytest.param("apart", "equal", marks=pytest.mark.thorough),
+        pytest.param("budgets", "mixed", marks=pytest.mark.thorough),
+        pytest.param("cpu", "mixed", marks=pytest.mark.thorough),
+        pytest.param("spread", "mixed", marks=pytest.mark.thorough),
+        pytest.param("zones", "equal", marks=pytest.mark.thorough),
+        pytest.param("budgets", "single", marks=pytest.mark.thorough),
+        pytest.param("large", "mixed", marks=pytest.mark.thorough),
+    ],
+)
+def test_no_victims_cost_less_and_the_plan_states_it(
+    variant: str, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = figures(capsys, "--variants", variant, "--kinds", "equal", "--instances", "9")
+    lines = figures(capsys, "--variants", variant, "--kinds", kind, "--instances", "9")
     assert len(lines) == 2  # without and with harmOrder
     for line in lines:
         assert line["plans"] >= 5
         assert line["exact"] == line["gap_0"] == line["plans"]
-        assert line["cheaper"] > 0
-
-
-def test_under_budgets_and_with_short_cpus_lost_work_is_near_the_least(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    arguments = ("--kinds", "mixed", "--instances", "3")
-    for line in figures(capsys, "--variants", "budgets", "cpu", *arguments):
-        assert line["cost_to_least"] <= 1.05
-        assert line["most"] <= 1.5
+        assert not line.get("missed")
+    assert sum(line["cheaper"] for line in lines) > 0

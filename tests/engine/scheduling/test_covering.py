@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from reprieve.engine.scheduling.nodes.covering import Instance, cover
+from reprieve.engine.scheduling.nodes.covered import Budgets, Evenness, Instance
+from reprieve.engine.scheduling.nodes.covering import Effort, cover
 
 
 def drawn(seed: int) -> Instance:
@@ -57,42 +58,90 @@ def least(instance: Instance) -> int | None:
     return best
 
 
-def has_room_for(instance: Instance, gone: set[int], node: int, here: list[int]) -> bool:
-    """Tell whether these members and as many others as the node has to have fit there."""
-    ranges = [range(here.count(row), count + 1) for row, count in enumerate(instance.counts)]
-    for pattern in product(*ranges):
-        members = [row for row, count in enumerate(pattern) for _ in range(count)]
-        enough = len(members) >= instance.least[node]
-        if enough and fits(instance, gone, (node,) * len(members), members):
-            return True
-    return False
+def limited(seed: int) -> Instance:
+    """The same with budgets, and limits of how many pods a node or one of two zones has."""
+    random, instance = Random(f"limited {seed}"), drawn(seed)
+    nodes = range(len(instance.free))
+    numbers = range(random.choice((0, 1, 2)))
+    used = [
+        {u: tuple(random.choice((0, 0, 1, 2)) for _ in numbers) for u in there}
+        for there in instance.frees
+    ]
+    even = []
+    for zones in random.choice(((), (False,), (True,), (False, True))):
+        domain = [random.choice((0, 1)) if zones else node for node in nodes]
+        domain = [-1 if random.random() < 0.1 else number for number in domain]
+        matched = [{u: 1 for u in there if random.random() < 0.4} for there in instance.frees]
+        held = dict.fromkeys((0, 1) if zones else nodes, 0)
+        for number, units in zip(domain, matched, strict=True):
+            if number >= 0:
+                held[number] += len(units)
+        held = {number: pods + random.choice((0, 0, 1)) for number, pods in held.items()}
+        low = random.choice((0, 0, 1))
+        even.append(Evenness(domain, held, matched, low, low + random.choice((1, 2))))
+    allowed = tuple(random.choice((0, 1, 2)) for _ in numbers)
+    return replace(instance, budgets=Budgets(allowed, used, 100) if allowed else None, even=even)
 
 
-def test_nodes_that_have_to_have_members_have_room_for_them() -> None:
-    seen: dict[bool, int] = {}
-    for seed in range(30):
-        random, instance = Random(seed), drawn(seed)
-        least = [random.choice((0, 0, 1)) for _ in instance.free]
-        instance = replace(instance, least=least)
-        members = [row for row, count in enumerate(instance.counts) for _ in range(count)]
-        best = None
-        for chosen in product((False, True), repeat=len(instance.cost)):
-            gone = {unit for unit, out in enumerate(chosen) if out}
-            cost = sum(instance.cost[unit] for unit in gone)
-            if best is not None and cost >= best:
-                continue
-            for at in product(range(len(instance.free)), repeat=len(members)):
-                here = [
-                    [row for row, place in zip(members, at, strict=True) if place == node]
-                    for node in range(len(instance.free))
-                ]
-                if all(has_room_for(instance, gone, n, each) for n, each in enumerate(here)):
-                    best = cost
-                    break
-        found = cover(instance)
-        assert (None if found is None else found.cost) == best, seed
-        seen[best is None] = seen.get(best is None, 0) + 1
-    assert min(seen.values()) > 5, seen
+def paid(instance: Instance, gone: set[int]) -> int:
+    cost = sum(instance.cost[unit] for unit in gone)
+    budgets = instance.budgets
+    for number, allowed in enumerate(() if budgets is None else budgets.allowed):
+        assert budgets is not None
+        pods = sum(each[number] for there in budgets.used for u, each in there.items() if u in gone)
+        cost += budgets.cost * max(0, pods - allowed)
+    return cost
+
+
+def is_even(even: Evenness, gone: set[int], at: tuple[int, ...]) -> bool:
+    for domain, held in even.held.items():
+        placed = sum(even.domain[node] == domain for node in at)
+        left = sum(
+            pods
+            for number, units in zip(even.domain, even.matched, strict=True)
+            if number == domain
+            for unit, pods in units.items()
+            if unit in gone
+        )
+        pods = held + placed - left
+        if pods < even.least or (placed and pods > even.most):
+            return False
+    return True
+
+
+def least_limited(instance: Instance) -> int | None:
+    members = [row for row, count in enumerate(instance.counts) for _ in range(count)]
+    places = list(product(range(len(instance.free)), repeat=len(members)))
+    best = None
+    for chosen in product((False, True), repeat=len(instance.cost)):
+        gone = {unit for unit, out in enumerate(chosen) if out}
+        cost = paid(instance, gone)
+        if best is not None and cost >= best:
+            continue
+        for at in places:
+            if all(is_even(even, gone, at) for even in instance.even) and fits(
+                instance, gone, at, members
+            ):
+                best = cost
+                break
+    return best
+
+
+@pytest.mark.parametrize(
+    ("first", "count"), [(0, 60), pytest.param(60, 1_000, marks=pytest.mark.thorough)]
+)
+def test_budgets_and_numbers_of_pods_in_domains_are_counted_exactly(first: int, count: int) -> None:
+    kinds: dict[str, int] = {}
+    for seed in range(first, first + count):
+        instance = limited(seed)
+        best, effort = least_limited(instance), Effort()
+        found = cover(instance, effort)
+        answer = None if found is None else (found.cost, found.bound)
+        assert answer == (None if best is None else (best, best)), seed
+        assert not effort.cut, seed
+        kind = "none" if best is None else "free" if best == 0 else "paid"
+        kinds[kind] = kinds.get(kind, 0) + 1
+    assert min(kinds.values()) >= 5 and len(kinds) == 3, kinds
 
 
 def test_the_cheapest_units_are_found() -> None:
@@ -115,7 +164,7 @@ def test_a_search_that_ends_early_has_an_answer_and_a_bound_below_it(cells: int)
     early = 0
     for seed in range(40):
         instance = drawn(seed)
-        whole, short = cover(instance), cover(instance, cells)
+        whole, short = cover(instance), cover(instance, Effort(cells))
         if whole is None or short is None:
             assert short is whole is None, seed
             continue

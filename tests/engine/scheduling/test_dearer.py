@@ -129,7 +129,7 @@ def test_a_search_that_takes_too_high_a_priority_is_noticed(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compatible victims stand where the search finds nothing; the proof sees their priority."""
-    monkeypatch.setattr(fewest.Proposals, "_solved", lambda self, passes: None)
+    monkeypatch.setattr(fewest.Proposals, "_solved", lambda self, passes, case=(): None)
     monkeypatch.setattr(group_preemption, "costs_less", lambda search, other, found: False)
     noticed = 0
     for seed in range(30):

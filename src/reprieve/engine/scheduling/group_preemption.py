@@ -26,9 +26,14 @@ from reprieve.engine.placement.simulation import Checkpoint, Simulation
 from reprieve.engine.scheduling.least_cost.alternatives import Examined, least_harmful, set_harm
 from reprieve.engine.scheduling.least_cost.cheapest_room import cheapest_units
 from reprieve.engine.scheduling.least_cost.fewest import Proposal, without_nominations
-from reprieve.engine.scheduling.least_cost.least_costly import costs_less, least_costly
+from reprieve.engine.scheduling.least_cost.least_costly import (
+    costs_less,
+    found_exactly,
+    least_costly,
+)
 from reprieve.engine.scheduling.least_cost.least_harm import least_harm
 from reprieve.engine.scheduling.nodes.domains import GroupPlacing, domains_of
+from reprieve.engine.scheduling.nodes.packing import smallest
 from reprieve.engine.scheduling.nodes.placing import Choose
 from reprieve.engine.scheduling.nodes.tree_placing import place_unit
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
@@ -100,6 +105,9 @@ def select_victims(
     try:
         placing = search.lowest() if policy.binary_search_priority else search.by_scores()
         if placing.failure is not None:
+            exact = search.otherwise() if policy.best and not placing.error else None
+            if exact is not None:
+                return replace(exact, placements=search.runs)
             code = Code.ERROR if placing.error else Code.UNSCHEDULABLE
             return Preemption(code, placing.failure, placements=search.runs)
         found = least_harmful(simulation, search, placing, group, queued, policy)
@@ -218,6 +226,17 @@ class _Search:
         self._without(_NOBODY)
         return self._placed(None, self.choose)
 
+    def otherwise(self) -> Preemption | None:
+        """Return victims for members that fit nowhere one after the other; None without any."""
+        if self.group.composite or len(self.queued) < 2:
+            return None
+        every, wanted = self.queued, self._wanted()
+        found = found_exactly(self, every)
+        if found is None and wanted < len(every):
+            few = smallest(self.simulation, every, wanted)
+            found = found_exactly(self, [every[index] for index in few])
+        return found
+
     def place(self, within: Mask | None, spared: I64) -> GroupPlacing:
         """Place the preemptor on these nodes, all where None; with `harmOrder` where least is lost.
 
@@ -255,13 +274,18 @@ class _Search:
         self._cheapest = (keep, units.only(leaving))
         return keep
 
-    def examine(self, placing: GroupPlacing, spared: I64) -> Examined:
-        """Return the victims of a placement that was found with these pods spared."""
+    def examine(
+        self, placing: GroupPlacing, spared: I64, in_turn: Sequence[Pending] = ()
+    ) -> Examined:
+        """Return the victims of a placement that was found with these pods spared.
+
+        `in_turn`: the pods in the order of their placement, where that is not their own.
+        """
         simulation, policy = self.simulation, self.policy
         units = self._without(spared)
         if not self.by_harm:
             units = replace(units, lost=None)
-        members, budgets = self._members(placing), self.matches()
+        members, budgets = self._members(placing, in_turn), self.matches()
         found = _reprieved(simulation, units, members, budgets, policy)
         whole = NONE_WHOLE
         while more := self._torn(found) - whole:
@@ -284,7 +308,10 @@ class _Search:
         """Return the victims of a proposal, None where filters refuse it."""
         spared = self.potential.slots_of(~proposal.leaving)
         self._without(spared)
-        queued = without_nominations(self.queued)
+        in_turn = self.queued
+        if proposal.order and not self.group.composite:
+            in_turn = proposal.in_order(in_turn)
+        queued = without_nominations(in_turn)
         choose = proposal.choose(self.choose)
         self.runs += 1
         placing = place_unit(self.simulation, self.group, queued, self.policy, choose)
@@ -293,7 +320,7 @@ class _Search:
         placed = sum(node >= 0 for node in placing.nodes)
         if placing.failure is not None or placed < len(proposal.nodes):
             return None
-        examined = self.examine(placing, spared)
+        examined = self.examine(placing, spared, in_turn)
         return None if examined.harm == _NEVER else examined.found
 
     def matches(self) -> BudgetMatches:
@@ -337,10 +364,10 @@ class _Search:
         victims = examined.found.victims
         return homeless(self.simulation, self.full, members, victims, self.choose)
 
-    def _members(self, placing: GroupPlacing) -> Members:
+    def _members(self, placing: GroupPlacing, in_turn: Sequence[Pending] = ()) -> Members:
         return [
             (pending, node)
-            for pending, node in zip(self.queued, placing.nodes, strict=True)
+            for pending, node in zip(in_turn or self.queued, placing.nodes, strict=True)
             if node >= 0
         ]
 

@@ -5,7 +5,8 @@ units (`covering`), counting the resources that members request, what they allow
 node (`node_limits`), and the nodes that accept each member while all potential victims are removed.
 The result is only a proposal: the members are placed by all filters with exactly these units
 removed, and the reprieve decides which of them stay all the same. With a topology constraint each
-domain is worked out for itself.
+domain is worked out for itself, and with hard constraints on the numbers of pods in domains each
+case (`evenness`).
 
 On more than 64 nodes units for equal members are chosen by what slots cost (`frontier`), and those
 for members of several classes on the nodes that are cheapest for the largest ones. What comes of it
@@ -15,7 +16,6 @@ KEP-5710, "Future extensions"; specification 7.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,11 +26,19 @@ import numpy as np
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.least_cost.allowances import Allowances
 from reprieve.engine.scheduling.least_cost.claimed_room import claims_of
+from reprieve.engine.scheduling.least_cost.evenness import (
+    cases_of,
+    even_limits,
+    in_even_order,
+    passing,
+)
 from reprieve.engine.scheduling.least_cost.frontier import Slots, cheapest_nodes, wide
 from reprieve.engine.scheduling.least_cost.node_limits import node_limits
 from reprieve.engine.scheduling.least_cost.plan_cost import UnitCosts
-from reprieve.engine.scheduling.nodes.covering import Cover, Instance, cover
+from reprieve.engine.scheduling.nodes.covered import Cover, Evenness, Instance
+from reprieve.engine.scheduling.nodes.covering import Effort, cover
 from reprieve.engine.scheduling.nodes.packing import Needs, assigned, room_of
 from reprieve.engine.scheduling.nodes.placing import Choose
 from reprieve.engine.scheduling.victims.units import Units
@@ -48,7 +56,8 @@ class Proposal:
     """Units to evict, (units,), and the node of each member.
 
     `priority`: no units of lower priorities are enough. `least`: and none of these units that cost
-    less, -1 where that is not known. `whole`: the proposal was worked out on all nodes.
+    less, -1 where that is not known. `order`: in which members pass one after the other, where it
+    matters.
     """
 
     leaving: Mask
@@ -56,6 +65,7 @@ class Proposal:
     priority: int
     cost: int
     least: int
+    order: tuple[Uid, ...] = ()
 
     def choose(self, otherwise: Choose) -> Choose:
         """Return a way to choose the nodes of the proposal, `otherwise` where one is refused."""
@@ -68,32 +78,17 @@ class Proposal:
 
         return chosen
 
+    def in_order(self, queued: Sequence[Pending]) -> list[Pending]:
+        """Return pods in the order in which they pass one after the other."""
+        rank = {uid: place for place, uid in enumerate(self.order)}
+        return sorted(queued, key=lambda pending: rank.get(pending.row.uid, len(rank)))
+
 
 def without_nominations(queued: Sequence[Pending]) -> Sequence[Pending]:
     """Return the pods as if none were nominated: they are placed where they are proposed."""
     if not any(pending.row.nominated for pending in queued):
         return queued
     return [replace(each, row=replace(each.row, nominated="")) for each in queued]
-
-
-def in_rounds(needs: Needs, nodes: Sequence[int], members: Sequence[Sequence[int]]) -> list[int]:
-    """Return the node of each member, in their order each on the one that has fewest so far.
-
-    `members`: for how many of each class each of these nodes has capacity, at least as many as
-    there are. Spread constraints look at the members that came before.
-    """
-    left: list[Counter[int]] = [Counter() for _ in needs.classes]
-    for node, pattern in zip(nodes, members, strict=True):
-        for row, count in enumerate(pattern):
-            left[row][node] += count
-    placed: Counter[int] = Counter()
-    found = []
-    for row in needs.of:
-        node = min((each for each, n in left[row].items() if n), key=lambda e: (placed[e], e))
-        left[row][node] -= 1
-        placed[node] += 1
-        found.append(node)
-    return found
 
 
 class Proposals:
@@ -118,7 +113,7 @@ class Proposals:
         self.members, self.units = members, units
         self.needs = needs = Needs(simulation, members, partial(claims_of, simulation))
         free = room_of(simulation, needs, used)
-        passes = np.array([simulation.codes(pending) == 0 for pending in needs.classes])
+        passes = np.array([passing(simulation, pending) for pending in needs.classes])
         self.domains = [
             passes if domain is None else passes & domain for domain in domains[:_DOMAINS]
         ]
@@ -132,20 +127,25 @@ class Proposals:
         slots, self.unit_of = parts
         self.node_of = snapshot.pod_node[slots].astype(np.int64)
         self.frees = snapshot.pod_requests.take(slots, axis=0)[:, needs.columns[scarce]]
-        self.least: I64 | None = None  # (nodes,) members that each has to have
-        self.limits = limits = node_limits(simulation, needs, slots, passes)
+        self.evens = [] if self.large else even_limits(simulation, needs, slots, passes)
+        counted = [each.constraint for each in self.evens]
+        self.limits = limits = node_limits(simulation, needs, slots, passes, counted)
         if limits is not None:
             self.amounts = np.hstack((self.amounts, limits.amounts))
             self.frees = np.hstack((self.frees, limits.frees))
             self.total = np.array(needs.counts, np.int64) @ self.amounts
         self.costs = np.zeros(len(units), np.int64)
+        self.allowances: Allowances | None = None
         self.more = len(domains) > _DOMAINS  # than are worked out
         # The lowest priority that is enough, and what its units cost at least, -1: not known.
         self.bound = (-_NONE, -1)
 
-    def at_cost(self, costs: UnitCosts) -> Iterator[Proposal]:
-        """Yield the proposal of each domain, the least costly first."""
-        self.costs = costs.cost
+    def at_cost(self, costs: UnitCosts, allowances: Allowances | None = None) -> Iterator[Proposal]:
+        """Yield the proposal of each domain, the least costly first.
+
+        `allowances`: of the budgets that count, where units are chosen exactly.
+        """
+        self.costs, self.allowances = costs.cost, allowances
         found, bounding = [], list[Proposal]()
         for number, passes in enumerate(self.domains):
             for proposal, bounds_it in self._proposed(passes):
@@ -159,38 +159,45 @@ class Proposals:
         for _, _, _, proposal in sorted(found, key=lambda each: each[:3]):
             yield proposal
 
-    def _solved(self, passes: Mask) -> Proposal | None:
-        """Return the cheapest units of the lowest priority for which members fit, if any do."""
+    def _solved(self, passes: Mask, case: tuple[int, ...] = ()) -> Proposal | None:
+        """Return the cheapest units of the lowest priority for which members fit, if any do.
+
+        `case`: of each constraint on the numbers of pods in domains.
+        """
         useful = np.flatnonzero(passes.any(axis=0))
         if not len(useful):
             return None
+        for even in self.evens:
+            # What leaves any node of a domain counts.
+            useful = np.union1d(useful, self.node_of[even.matched])
         if len(useful) <= _NODES or not (self.amounts > 0).any():
-            return self._exact(useful, passes, sure=True)
-        if len(self.needs.classes) == 1:
+            return self._exact(useful, passes, case, sure=True)
+        if len(self.needs.classes) == 1 and not self.evens:
             return self._wide(passes[0])
         largest = int((self.amounts / np.maximum(self.total, 1)).max(axis=1).argmax())
         nodes = cheapest_nodes(self._slots(largest, passes[largest]), _NODES)
-        return self._exact(nodes, passes, sure=False) if len(nodes) else None
+        return self._exact(nodes, passes, case, sure=False) if len(nodes) else None
 
     def _proposed(self, passes: Mask) -> Iterator[tuple[Proposal, bool]]:
         """Yield proposals on these nodes, and whether each one's bound is one of all plans there.
 
         Of several cases, one of which holds for each plan, all bounds are yielded.
         """
-        if self.limits is None:
-            proposal = self._solved(passes)
-            if proposal is not None:
-                yield proposal, True
-            return
+        cases, more = cases_of(self.evens)
         resources = self.free
-        for case in self.limits.cases:
-            self.free, self.least = np.hstack((resources, case.free)), case.least
+        for limit in (None,) if self.limits is None else self.limits.cases:
+            if limit is not None:
+                self.free = np.hstack((resources, limit.free))
             try:
-                proposal = self._solved(passes)
+                found = [self._solved(passes, case) for case in cases]
             finally:
-                self.free, self.least = resources, None
-            if proposal is not None:
-                yield proposal, case.bounds
+                self.free = resources
+            for proposal in found:
+                if proposal is not None:
+                    yield (
+                        replace(proposal, least=-1) if more else proposal,
+                        limit is None or limit.bounds,
+                    )
 
     def _slots(self, row: int, passes: Mask) -> Slots:
         """Return the capacity for the members of one class."""
@@ -220,58 +227,70 @@ class Proposals:
             found.bound,
         )
 
-    def _exact(self, chosen: I64, passes: Mask, *, sure: bool) -> Proposal | None:
+    def _exact(
+        self, chosen: I64, passes: Mask, case: tuple[int, ...], *, sure: bool
+    ) -> Proposal | None:
         """Return the proposal on these nodes; `sure`: they are all that could be of use."""
         levels = np.unique(self.units.priority).tolist()
         low, high = 0, len(levels) - 1
-        if self._covered(chosen, passes, levels[high], priced=False) is None:
+        effort = Effort()
+        if self._covered(chosen, passes, levels[high], case, effort, priced=False) is None:
             return None
         while low < high:
             middle = (low + high) // 2
-            if self._covered(chosen, passes, levels[middle], priced=False) is None:
-                low = middle + 1
+            effort = Effort()
+            if self._covered(chosen, passes, levels[middle], case, effort, priced=False) is None:
+                low, sure = middle + 1, sure and not effort.cut
             else:
                 high = middle
-        found = self._covered(chosen, passes, levels[low], priced=True)
+        found = self._covered(chosen, passes, levels[low], case, Effort(), priced=True)
         if found is None:
             return None
         leaving = np.zeros(len(self.units), np.bool_)
         leaving[list(found.units)] = True
         at = assigned(self.needs, chosen.tolist(), found.members)
-        if self.limits is not None:
-            at = in_rounds(self.needs, chosen.tolist(), found.members)
-        uids = (pending.row.uid for pending in self.members)
+        uids = [pending.row.uid for pending in self.members]
+        order: list[Uid] = []
+        if self.evens:
+            evens = self._even(chosen, levels[low], case)
+            turn = in_even_order(evens, self.needs.of, found.members, found.units)
+            order = [uids[member] for member, _ in turn]
+            for member, place in turn:
+                at[member] = int(chosen[place])
         return Proposal(
             leaving,
             dict(zip(uids, at, strict=True)),
             levels[low],
             found.cost,
             found.bound if sure else -1,
+            tuple(order),
         )
 
-    def _covered(self, nodes: I64, passes: Mask, level: int, *, priced: bool) -> Cover | None:
+    def _covered(
+        self,
+        nodes: I64,
+        passes: Mask,
+        level: int,
+        case: tuple[int, ...],
+        effort: Effort,
+        *,
+        priced: bool,
+    ) -> Cover | None:
         """Return the cheapest units up to a priority; not `priced`: any that are enough."""
-        place = np.full(len(self.free), -1, np.int64)
-        place[nodes] = np.arange(len(nodes))
-        at = place[self.node_of]
-        there = (at >= 0) & (self.units.priority[self.unit_of] <= level)
+        parts = self._parts(nodes, level)
         free = self.free[nodes]
-        costs: list[int] = self.costs.tolist()
         frees: list[dict[int, tuple[int, ...]]] = [{} for _ in nodes]
+        # Where pods that leave make a domain emptier not all of them may.
+        priced = priced or any(even.matched.any() for even in self.evens)
+        those = [part for _, _, part in parts]
         if priced:
-            rows = zip(
-                self.unit_of[there].tolist(),
-                at[there].tolist(),
-                self.frees[there].tolist(),
-                strict=True,
-            )
-            for unit, node, amounts in rows:
-                had = frees[node].get(unit)
-                own = amounts if had is None else [a + b for a, b in zip(had, amounts, strict=True)]
-                frees[node][unit] = tuple(own)
+            for (at, unit, _), own in zip(parts, self.frees[those].tolist(), strict=True):
+                had = frees[at].get(unit, (0,) * len(own))
+                frees[at][unit] = tuple(a + b for a, b in zip(had, own, strict=True))
         else:
             free = free.copy()
-            np.add.at(free, at[there], self.frees[there])
+            np.add.at(free, [at for at, _, _ in parts], self.frees[those])
+        limits = self.allowances if priced else None
         return cover(
             Instance(
                 free=[tuple(row) for row in free.tolist()],
@@ -279,7 +298,22 @@ class Proposals:
                 counts=self.needs.counts,
                 allowed=passes[:, nodes].T.tolist(),
                 frees=frees,
-                cost=costs,
-                least=() if self.least is None else self.least[nodes].tolist(),
-            )
+                cost=self.costs.tolist(),
+                budgets=None if limits is None else limits.on(len(nodes), parts),
+                even=[each.on(nodes, parts, at) for each, at in zip(self.evens, case, strict=True)],
+            ),
+            effort,
         )
+
+    def _parts(self, nodes: I64, level: int) -> list[tuple[int, int, int]]:
+        """Return the place of the node, the unit and the place of each part up to a priority."""
+        place = np.full(len(self.free), -1, np.int64)
+        place[nodes] = np.arange(len(nodes))
+        at = place[self.node_of]
+        there = np.flatnonzero((at >= 0) & (self.units.priority[self.unit_of] <= level))
+        found = at[there].tolist(), self.unit_of[there].tolist(), there.tolist()
+        return list(zip(*found, strict=True))
+
+    def _even(self, nodes: I64, level: int, case: tuple[int, ...]) -> list[Evenness]:
+        parts = self._parts(nodes, level)
+        return [each.on(nodes, parts, at) for each, at in zip(self.evens, case, strict=True)]

@@ -1,9 +1,10 @@
 """Compares the victims found as kube-scheduler does with those of a search for the least cost.
 
 The search counts no budgets first. Where its victims exceed what budgets allow it is done once
-more: pods under these budgets cost more than anything else, but for as many as each budget allows,
-those chosen before first. On many nodes it is done like that at once. The cheapest result that
-filters accept is used (`plan_cost`).
+more with these budgets (`allowances`), until no others are exceeded. Where there are too many cases
+pods under budgets cost more than anything else, but for as many as each budget allows, those
+chosen before first. On many nodes it is done like that at once. The cheapest result that filters
+accept is used (`plan_cost`).
 Source: KEP-5710, "Future extensions".
 """
 
@@ -11,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Checkpoint, Simulation
+from reprieve.engine.scheduling.least_cost.allowances import allowances
 from reprieve.engine.scheduling.least_cost.fewest import Proposal, Proposals
 from reprieve.engine.scheduling.least_cost.plan_cost import (
     gap_of,
@@ -30,7 +32,9 @@ from reprieve.engine.scheduling.victims.budgets import BudgetMatches
 from reprieve.engine.scheduling.victims.units import Units
 from reprieve.units.ids import Uid
 
-__all__ = ["Search", "costs_less", "least_costly"]
+__all__ = ["Search", "costs_less", "found_exactly", "least_costly"]
+
+_NEVER: Final = 1 << 62  # a priority above all
 
 
 class Search(Protocol):
@@ -59,24 +63,40 @@ class Search(Protocol):
 
 def least_costly(search: Search, found: Preemption) -> Preemption:
     """Return these victims, or others for the same members that cost less."""
-    snapshot, budgets = search.simulation.snapshot, search.matches()
-    weights = weights_of(search.simulation)
     placed = dict(found.nominated)
     members = [pending for pending in search.queued if pending.row.uid in placed]
-    domains = search.domains(placed)
-    least = plan_cost(snapshot, found, budgets, weights)
+    best = _searched(search, members, found)
+    assert best is not None, "at least those that were found"
+    return best
+
+
+def found_exactly(search: Search, members: Sequence[Pending]) -> Preemption | None:
+    """Return the least costly victims for members that fit nowhere one after the other, if any."""
+    return _searched(search, members, None)
+
+
+def _searched(
+    search: Search, members: Sequence[Pending], found: Preemption | None
+) -> Preemption | None:
+    """Return the least costly victims; `found`: those to which they are compared."""
+    snapshot, budgets = search.simulation.snapshot, search.matches()
+    weights = weights_of(search.simulation)
+    domains = search.domains({} if found is None else dict(found.nominated))
+    least = (_NEVER,) if found is None else plan_cost(snapshot, found, budgets, weights)
     units = search.empty()
     parts = units.flat(np.arange(len(units)))
     offered = Proposals(search.simulation, members, units, parts, search.full.used, domains)
-    limited = bool(budgets.limited[snapshot.pod_labels[parts[0]]].any())
+    limits = allowances(units, parts, budgets)
     broken: I64 | None = None
-    if limited and offered.large:
+    if limits is not None and offered.large:
         broken = _beyond(units, parts, np.zeros(len(units), np.bool_), budgets)
+    under = None if limits is None or broken is not None else limits.pods(len(units))
+    counted = costs = unit_costs(units, parts, weights, broken, under)
     bound = offered.bound
-    counted = costs = unit_costs(units, parts, weights, broken)
     while True:
         again: Mask | None = None
-        for proposal in offered.at_cost(costs):
+        exact = limits if broken is None else None
+        for proposal in offered.at_cost(costs, exact):
             if proposal.priority > least[0]:
                 break
             other = search.proposed(proposal)
@@ -89,11 +109,15 @@ def least_costly(search: Search, found: Preemption) -> Preemption:
                 found, least = other, cost
             break
         if broken is None:
-            bound = offered.bound  # it holds whatever budgets state
-        if again is None:
-            return replace(found, gap=gap_of(least, *bound, counted))
-        broken = _beyond(units, parts, again, budgets)
-        costs = unit_costs(units, parts, weights, broken)
+            bound = offered.bound  # it holds whatever other budgets state
+        more = [] if again is None or limits is None else limits.exceeded(again)
+        if again is None or limits is None or not more:
+            return None if found is None else replace(found, gap=gap_of(least, *bound, counted))
+        if limits.can_count(more):
+            limits = replace(limits, chosen=(*limits.chosen, *more), cost=costs.beyond)
+        else:
+            broken = _beyond(units, parts, again, budgets)
+            costs = unit_costs(units, parts, weights, broken)
 
 
 def costs_less(search: Search, other: Preemption, found: Preemption) -> bool:

@@ -4,30 +4,29 @@ Where each node is a domain of its own (host names) a hard spread constraint and
 anti-affinity that members have against themselves are amounts like resources: each member requests
 one, a node has so many, and units that match free one for each of their pods. So are the devices
 that members claim (`claimed_room`). The search for the least costly units counts them. Wider
-domains are left to the filters.
+domains, and spread constraints on few nodes, are counted exactly (`evenness`).
 
-A spread constraint allows a node to have `maxSkew` more than the emptiest node has. Where no unit
-matches there is one case for each number that this can be: all nodes have that many at least, and
-none more than `maxSkew` above it. Otherwise the emptiest node has at most the mean, and no more
-than there is capacity for on any of them: that case bounds all plans, and another one, which bounds
-nothing, is what filters rather accept.
+A spread constraint allows a node to have `maxSkew` more than the emptiest node has, which has at
+most the mean, and no more than there is capacity for on any of them: that case bounds all plans,
+and another one, which bounds nothing, is what filters rather accept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from reprieve.engine.cluster.arrays import I32, I64, Mask
-from reprieve.engine.cluster.rows import PodClass
+from reprieve.engine.cluster.rows import PodClass, SpreadConstraint
 from reprieve.engine.cluster.snapshot import Flag
 from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.placement.filters.spread import SpreadConstraintCounts, SpreadFilter
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.least_cost.claimed_room import MANY, claimed_room
-from reprieve.engine.scheduling.nodes.packing import Needs, room_of
+from reprieve.engine.scheduling.least_cost.evenness import room_for_members
+from reprieve.engine.scheduling.nodes.packing import Needs
 
 __all__ = ["Case", "NodeLimits", "node_limits"]
 
@@ -36,12 +35,10 @@ __all__ = ["Case", "NodeLimits", "node_limits"]
 class Case:
     """What nodes have of each limit: `free` (nodes, limits), with all units there.
 
-    `least`: (nodes,) members that each has to have, None for none. `bounds`: plans that the other
-    cases do not allow are all in this one.
+    `bounds`: all plans are allowed by this case.
     """
 
     free: I64
-    least: I64 | None = None
     bounds: bool = True
 
 
@@ -61,23 +58,21 @@ class NodeLimits:
 class _Limit:
     """One limit. `frees`: (slots,) what each pod of a unit frees of it.
 
-    `most`: (nodes,) with no unit there; `tight` is less where members are spread evenly. The others
-    are of a spread constraint: `skew`, 0 without one; `held`, (nodes,) pods that stay; `counted`,
-    (nodes,) where they count; `emptiest`, so many members each node can have at least.
+    `most`: (nodes,) with no unit there; `tight` is less where members are spread evenly.
     """
 
     amounts: I64  # (classes,)
     frees: I64
     most: I64
     tight: I64
-    skew: int = 0
-    held: I64 | None = None
-    counted: Mask | None = None
-    emptiest: int = 0
 
 
 def node_limits(
-    simulation: Simulation, needs: Needs, slots: I64, passes: Mask
+    simulation: Simulation,
+    needs: Needs,
+    slots: I64,
+    passes: Mask,
+    counted: Collection[SpreadConstraint | None],
 ) -> NodeLimits | None:
     """Return the limits of members, None where there are none.
 
@@ -86,9 +81,10 @@ def node_limits(
         needs: of the members.
         slots: of the pods of all units.
         passes: (classes, nodes) which nodes accept a member of a class.
+        counted: the constraints that are counted in another way.
     """
     limits = [
-        *_spread_limits(simulation, needs, slots, passes),
+        *_spread_limits(simulation, needs, slots, passes, counted),
         *_anti_affinity_limits(simulation, needs, slots),
         *(
             _Limit(each.amounts, each.frees, each.most, each.most)
@@ -101,24 +97,11 @@ def node_limits(
     frees = np.stack([each.frees for each in limits], axis=1)
     chosen = np.zeros((len(snapshot.nodes), len(limits)), np.int64)
     np.add.at(chosen, snapshot.pod_node[slots], frees)
-    spread = [at for at, each in enumerate(limits) if each.skew]
-    exact = len(spread) == 1 and not frees[:, spread[0]].any() and limits[spread[0]].amounts.all()
     return NodeLimits(
         np.stack([each.amounts for each in limits], axis=1),
         frees,
-        tuple(_each_minimum(limits, spread[0], chosen) if exact else _bounds(limits, chosen)),
+        tuple(_bounds(limits, chosen)),
     )
-
-
-def _each_minimum(limits: Sequence[_Limit], spread: int, chosen: I64) -> Iterator[Case]:
-    """Yield a case for each number that the emptiest node can have."""
-    only = limits[spread]
-    assert only.held is not None and only.counted is not None
-    for least in range(only.emptiest + 1):
-        free = np.stack([each.most for each in limits], axis=1)
-        free[:, spread] = np.where(only.counted, only.skew + least - only.held, MANY)
-        wanted = np.where(only.counted, np.maximum(least - only.held, 0), 0)
-        yield Case(free - chosen, wanted if least else None)
 
 
 def _bounds(limits: Sequence[_Limit], chosen: I64) -> Iterator[Case]:
@@ -133,7 +116,11 @@ def _bounds(limits: Sequence[_Limit], chosen: I64) -> Iterator[Case]:
 
 
 def _spread_limits(
-    simulation: Simulation, needs: Needs, slots: I64, passes: Mask
+    simulation: Simulation,
+    needs: Needs,
+    slots: I64,
+    passes: Mask,
+    counted: Collection[SpreadConstraint | None],
 ) -> Iterator[_Limit]:
     """Yield the hard constraints of classes that count their own pods, where nodes are domains."""
     found: dict[object, SpreadConstraintCounts] = {}
@@ -142,10 +129,12 @@ def _spread_limits(
         for each in simulation.filters(pending):
             if isinstance(each, SpreadFilter):
                 for counts in each.constraints:
+                    if counts.constraint in counted:
+                        continue
                     if counts.own and counts.existing and _are_nodes(counts.domain_of_node):
                         found.setdefault(counts.constraint, counts)
                         asking.setdefault(counts.constraint, []).append(number)
-    room = _room(simulation, needs, passes) if found else None
+    room = room_for_members(simulation, needs, passes) if found else None
     for key, counts in found.items():
         assert room is not None
         amounts = np.zeros(len(needs.classes), np.int64)
@@ -181,19 +170,7 @@ def _of_spread(
     even = max(skew, -(-staying // counts.existing)) if emptiest else skew
     most = np.where(counted, skew + emptiest - held, MANY)
     tight = np.where(counted, min(even, skew + emptiest) - held, MANY)
-    return _Limit(amounts, frees, most, tight, skew, held, counted, emptiest)
-
-
-def _room(simulation: Simulation, needs: Needs, passes: Mask) -> I64:
-    """Return how many members each node fits at most: (nodes,)."""
-    free, most = room_of(simulation, needs), np.zeros(passes.shape[1], np.int64)
-    for row, amounts in enumerate(needs.amounts):
-        asked = amounts > 0
-        fit = np.full(len(most), MANY, np.int64)
-        if asked.any():
-            fit = np.floor_divide(free[:, asked], amounts[asked]).min(axis=1)
-        most = np.maximum(most, np.where(passes[row], np.clip(fit, 0, MANY), 0))
-    return most
+    return _Limit(amounts, frees, most, tight)
 
 
 # Anti-affinity.

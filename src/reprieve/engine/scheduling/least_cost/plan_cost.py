@@ -68,11 +68,14 @@ def gap_of(cost: tuple[int, ...], priority: int, least: int, costs: UnitCosts) -
     """Return how far a plan is from the bound at most, in per cent; None where nothing bounds it.
 
     `cost`: the plan's. `priority`: units below it are not enough. `least`: of `costs`, what units
-    up to it cost at least, -1 where that is not known.
+    up to it cost at least with pods that budgets do not allow, -1 where that is not known.
     """
     if least < 0 or cost[0] > priority:
         return None
-    paid, needed = cost[3] if costs.by_work else cost[5], least // costs.scale
+    broken, rest = divmod(least, costs.beyond)
+    if cost[2] > broken:
+        return None
+    paid, needed = cost[3] if costs.by_work else cost[5], rest // costs.scale
     return max(0, -(-(paid - needed) * 100 // max(1, needed)))
 
 
@@ -81,22 +84,27 @@ class UnitCosts:
     """What evicting each unit costs, as one number; sums compare as criteria 3 and 4 do.
 
     `cost`: (units,). `scale`: so much of it is one of what counts first, device-seconds or pods.
-    `by_work`: it is device-seconds. `budgets`: pods that budgets do not allow count before it.
+    `by_work`: it is device-seconds. `beyond`: what one pod costs that budgets do not allow.
     """
 
     cost: I64
     scale: int
     by_work: bool
-    budgets: bool = False
+    beyond: int
 
 
 def unit_costs(
-    units: Units, parts: tuple[I64, I64], lost: I64 | None, broken: I64 | None = None
+    units: Units,
+    parts: tuple[I64, I64],
+    lost: I64 | None,
+    broken: I64 | None = None,
+    under: I64 | None = None,
 ) -> UnitCosts:
     """Return the units' costs; where they are too large for a number, without the last digits.
 
     `parts`: the slots of all units, and each one's unit. `lost`: (slots,) device-seconds.
-    `broken`: (units,) pods that budgets do not allow.
+    `broken`: (units,) pods that budgets do not allow, whichever others leave; they are a part of
+    the cost. `under`: (units,) pods that they may not allow: all of them can be added to the cost.
     """
     snapshot = units.snapshot
     slots, place = parts
@@ -123,10 +131,10 @@ def unit_costs(
                 if too_large:
                     break
         else:
-            return UnitCosts(
-                cost, scale, lost is not None, broken is not None and bool(broken.any())
-            )
-    return UnitCosts(units.size, 1, False)
+            beyond = int(cost.sum()) + 1 if broken is None else MOST_COST
+            if under is None or beyond * (int(under.sum()) + 1) < MOST_COST:
+                return UnitCosts(cost, scale, lost is not None, beyond)
+    return UnitCosts(units.size, 1, False, int(units.size.sum()) + 1)
 
 
 def _above(first: I64, then: I64) -> tuple[I64, bool]:

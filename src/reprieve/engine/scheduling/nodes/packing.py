@@ -25,12 +25,13 @@ from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.gangs.search import search
-from reprieve.engine.scheduling.nodes.covering import Instance, cover
+from reprieve.engine.scheduling.nodes.covered import Instance
+from reprieve.engine.scheduling.nodes.covering import cover
 from reprieve.engine.scheduling.nodes.placing import Choose, Placing, diagnose
 from reprieve.engine.scheduling.outcome import Diagnosis
 from reprieve.units.ids import Uid
 
-__all__ = ["Needs", "needs_of", "place_otherwise", "room_of"]
+__all__ = ["Needs", "place_otherwise", "room_of", "smallest"]
 
 _NODES: Final = 128  # that one exact search covers
 _MEMBERS: Final = 256  # of a gang that is searched for, with filters that look at each other
@@ -90,11 +91,6 @@ class Needs:
         self.counts = tuple(np.bincount(self.of, minlength=len(self.classes)).tolist())
 
 
-def needs_of(simulation: Simulation, members: Sequence[Pending]) -> Needs:
-    """Return what these members request."""
-    return Needs(simulation, members)
-
-
 def room_of(simulation: Simulation, needs: Needs, used: I64 | None = None) -> I64:
     """Return what is free of the resources that members request: (nodes, columns).
 
@@ -129,13 +125,7 @@ def place_otherwise(
         return None
     tries = [list(range(len(queued)))]
     if wanted < len(queued):
-        total = np.maximum(simulation.snapshot.allocatable.sum(axis=0), 1)[1:]
-        size = [
-            float((simulation.requests_of(pending.pod_class)[1:] / total).max(initial=0.0))
-            for pending in queued
-        ]
-        smallest = sorted(range(len(queued)), key=lambda index: (size[index], index))
-        tries.append(sorted(smallest[:wanted]))
+        tries.append(smallest(simulation, queued, wanted))
     for chosen in tries:
         nodes = _nodes_for(simulation, [queued[index] for index in chosen], within)
         if nodes is None:
@@ -145,6 +135,16 @@ def place_otherwise(
         if found is not None:
             return found
     return None
+
+
+def smallest(simulation: Simulation, queued: Sequence[Pending], wanted: int) -> list[int]:
+    """Return the places of the pods that request least, so many of them, in order."""
+    total = np.maximum(simulation.snapshot.allocatable.sum(axis=0), 1)[1:]
+    size = [
+        float((simulation.requests_of(pending.pod_class)[1:] / total).max(initial=0.0))
+        for pending in queued
+    ]
+    return sorted(sorted(range(len(queued)), key=lambda index: (size[index], index))[:wanted])
 
 
 def _nodes_for(

@@ -7,11 +7,13 @@ Nothing of the search is used. What it finds is always a better choice, never a 
 2. the plan states that nothing costs less (gap 0), and one pod would do in place of all victims
    that are evicted alone on a node: with `harmOrder` one that loses less, where several planes
    decide one that holds fewer devices, else one in place of several;
-3. the plan states it, and a plan that is made the plain way costs less (`naive_plan`).
+3. the plan states it, and a plan that is made the plain way costs less (`naive_plan`), or breaks no
+   budget where this one does.
 
-1 and 3 are not checked where the search does not promise it: for members whose filters depend on
-other pods, topology constraints, trees, groups that are evicted by floors, members of several sizes
-on many nodes; 3 not on many nodes.
+What is found in 2 and 3 evicts no pod under a budget that is not a victim. 1 and 3 are not checked
+where the search does not promise it: for members whose filters depend on other pods, topology
+constraints, trees, groups that are evicted by floors, members of several sizes on many nodes; 3 not
+on many nodes.
 Source: promise "Irreducible" of the design.
 """
 
@@ -31,6 +33,7 @@ from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.profile import FilterName, Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.proofs.naive_plan import naive_cost
+from reprieve.engine.scheduling.victims.budgets import budget_matches
 from reprieve.engine.scheduling.victims.harm import devices_of_pods, lost_work
 from reprieve.engine.scheduling.victims.hierarchy import whole_groups
 
@@ -39,6 +42,7 @@ __all__ = ["beats_bound", "costs_more_than_plain", "fits_below", "promised"]
 _NODES: Final = 64  # on which members of several sizes are placed exactly
 _MEMBERS: Final = 64
 _STATES: Final = 512  # of such members
+_TRIED: Final = 4  # pods in place of the victims of one node
 _STATIC: Final = frozenset(
     {
         FilterName.NODE_NAME,
@@ -100,17 +104,25 @@ def fits_below(
 
 
 def beats_bound(
-    snapshot: Snapshot, policy: Policy, slots: I64, evictable: Mask, priority: I64, now: int
+    simulation: Simulation,
+    members: Sequence[tuple[Pending, int]],
+    slots: I64,
+    evictable: Mask,
+    priority: I64,
+    now: int,
 ) -> int | None:
     """Return a victim in place of which, and of others there, one pod would do; None without one.
 
     That pod loses less with `harmOrder`, or holds fewer devices where several planes decide, else
     it is one in place of several. A plan that states that nothing costs less (gap 0) has no such
-    victim. `priority`: (slots,) by which victims are compared. `now`: Unix seconds.
+    victim. `simulation`: all pods are there; it is left as it was. `members`: with their nodes.
+    `priority`: (slots,) by which victims are compared. `now`: Unix seconds.
     """
+    snapshot, policy = simulation.snapshot, simulation.policy
     lost = _weights(snapshot, policy, now)
     alone = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)] < 0
     free = evictable & alone & (snapshot.pod_node >= 0) & (priority <= priority[slots].max())
+    free &= ~_guarded(simulation)
     free[slots] = False
     victims = slots[alone[slots]]
     for node in np.unique(snapshot.pod_node[victims]).tolist():
@@ -122,9 +134,27 @@ def beats_bound(
             enough &= np.clip(lost[others], 0, None) < np.clip(lost[here], 0, None).sum()
         elif len(here) < 2:
             continue
-        if enough.any():
-            return int(here[0])
+        staying = np.setdiff1d(slots, here)
+        for other in others[enough][:_TRIED].tolist():
+            if _fit_without(simulation, members, np.append(staying, other)):
+                return int(here[0])
     return None
+
+
+def _fit_without(
+    simulation: Simulation, members: Sequence[tuple[Pending, int]], slots: I64
+) -> bool:
+    """Return whether members pass all filters on their nodes once these pods have left."""
+    before = simulation.checkpoint()
+    simulation.remove(slots)
+    fits = True
+    for pending, node in members:
+        if simulation.code_at(pending, node):
+            fits = False
+            break
+        simulation.place(pending, node)
+    simulation.rollback(before)
+    return fits
 
 
 def costs_more_than_plain(
@@ -144,12 +174,38 @@ def costs_more_than_plain(
     if len(snapshot.nodes) > _NODES or len(members) > _MEMBERS:
         return False
     allowed = evictable & simulation.present & (priority <= priority[slots].max())
-    groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
-    allowed &= ~np.isin(groups, np.unique(groups[simulation.present & ~allowed & (groups >= 0)]))
+    guarded = _guarded(simulation)
+    victims = np.zeros(len(priority), np.bool_)
+    victims[slots] = True
     weight = _weights(snapshot, policy, now)
     weight = np.ones(len(priority), np.int64) if weight is None else np.clip(weight, 0, None)
-    plain = naive_cost(simulation, members, allowed, weight)
-    return plain is not None and plain < int(weight[slots].sum())
+    groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
+
+    def plain(chosen: Mask) -> int | None:
+        torn = np.unique(groups[simulation.present & ~chosen & (groups >= 0)])
+        return naive_cost(simulation, members, chosen & ~np.isin(groups, torn), weight)
+
+    found = plain(allowed & (~guarded | victims))
+    if found is not None and found < int(weight[slots].sum()):
+        return True
+    return _breaks(simulation, slots) and plain(allowed & ~guarded) is not None
+
+
+def _guarded(simulation: Simulation) -> Mask:
+    """Return which pods any budget selects: (slots,)."""
+    limited = budget_matches(simulation).limited
+    found: Mask = limited[simulation.snapshot.pod_labels]
+    return found
+
+
+def _breaks(simulation: Simulation, slots: I64) -> bool:
+    """Return whether these pods are more than a budget allows."""
+    snapshot, matches = simulation.snapshot, budget_matches(simulation)
+    labels = snapshot.pod_labels[slots]
+    return any(
+        int(np.isin(labels, selected).sum()) - len(budget.disrupted) > budget.allowed
+        for budget, selected in zip(matches.budgets, matches.selected, strict=True)
+    )
 
 
 def _weights(snapshot: Snapshot, policy: Policy, now: int) -> I64 | None:

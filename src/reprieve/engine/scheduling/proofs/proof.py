@@ -228,11 +228,6 @@ def _dearer(
     if allowed is not None:
         # Older gangs compare the pods' own priorities, whatever groups of the API they are in.
         evictable, priority = evictable & allowed, snapshot.pod_priority
-    faults = []
-    if attempt.plan.proof.gap == 0:
-        victim = beats_bound(snapshot, policy, slots, evictable, priority, now)
-        if victim is not None:
-            faults.append(PlanFault(Fault.ABOVE_BOUND, snapshot.pod_keys[victim]))
     members = [snapshot.pending[uid] for uid, _ in attempt.plan.placement]
     entry = snapshot.classes[members[0].pod_class]
     assert entry is not None, "a pod's class is never free"
@@ -242,6 +237,13 @@ def _dearer(
     if nominations is None:
         nominations = nominations_of(snapshot, policy)
     simulation.respect(_kept(snapshot, attempt, group, nominations))
+    faults = []
+    if attempt.plan.proof.gap == 0:
+        nodes = [snapshot.node_index[node] for _, node in attempt.plan.placement]
+        placed = list(zip(members, nodes, strict=True))
+        victim = beats_bound(simulation, placed, slots, evictable, priority, now)
+        if victim is not None:
+            faults.append(PlanFault(Fault.ABOVE_BOUND, snapshot.pod_keys[victim]))
     if not promised(simulation, group, members):
         return tuple(faults)
     ours = simulation, members, slots, evictable, priority
