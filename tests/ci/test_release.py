@@ -140,6 +140,7 @@ def test_no_step_of_the_workflow_has_rights_that_it_does_not_name() -> None:
         writes = {right for right, level in job["permissions"].items() if level == "write"}
         built = {"id-token", "attestations"}
         allowed = {"build": built, "archive": built, "release": {"contents"}}
+        allowed["site"] = {"contents"}
         assert writes <= allowed.get(name, {"id-token"}), name
         for step in job["steps"]:
             if "uses" in step:
