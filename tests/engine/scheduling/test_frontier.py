@@ -7,7 +7,8 @@ from random import Random
 import numpy as np
 
 from reprieve.engine.scheduling.least_cost.frontier import Slots, cheapest_nodes, wide
-from reprieve.engine.scheduling.nodes.covering import Instance, cover
+from reprieve.engine.scheduling.nodes.covered import Instance
+from reprieve.engine.scheduling.nodes.covering import cover
 
 
 def drawn(seed: int) -> tuple[Slots, Instance]:
