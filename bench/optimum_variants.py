@@ -62,7 +62,7 @@ from reprieve.engine.scheduling.victims.budgets import budget_matches
 from reprieve.engine.scheduling.victims.harm import lost_work
 from reprieve.units.ids import Uid
 
-__all__ = ["VARIANTS", "main"]
+__all__ = ["VARIANTS", "drawn", "main"]
 
 BENCH: Final = "optimum_variants"
 VARIANTS: Final = (
@@ -103,7 +103,7 @@ def _compare(variant: str, kind: str, seeds: range, *, harm: bool) -> None:
     seen: Counter[str] = Counter()
     ratios: list[float] = []
     for seed in seeds:
-        given, rows = _drawn(variant, kind, seed)
+        given, rows = drawn(variant, kind, seed)
         cluster = Cluster()
         cluster.apply(_claimed(rows) if variant == "claims" else rows)
         snapshot, unit = cluster.snapshot(), given.unit
@@ -247,7 +247,8 @@ def _cost(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> tuple[int, ..
 # Clusters.
 
 
-def _drawn(variant: str, kind: str, seed: int) -> tuple[Instance, list[Change]]:
+def drawn(variant: str, kind: str, seed: int) -> tuple[Instance, list[Change]]:
+    """Return a cluster and its rows, changed as the variant states."""
     given = instance(seed, kind, large=variant.startswith("large"))
     chance = random.Random(f"{variant} {seed}")
     rows = [*given.rows, *given.waiting]

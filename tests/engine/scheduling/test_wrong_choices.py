@@ -13,17 +13,20 @@ import pytest
 
 from bench.optimum import Instance, instance
 from bench.optimum_milp import fits_free, least, lowest_priority
+from bench.optimum_variants import drawn
+from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Change, NodeRow, PodClass, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, VictimChoice
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling import group_preemption, pod_preemption
+from reprieve.engine.scheduling.least_cost import fewest, least_costly
 from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost
 from reprieve.engine.scheduling.outcome import Attempt, Preemption, Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
-from reprieve.engine.scheduling.victims.budgets import budget_matches
+from reprieve.engine.scheduling.victims.budgets import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.victims.units import Units
 from reprieve.units.ids import Uid
 
@@ -123,6 +126,58 @@ def test_the_worst_node_for_a_pod_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(pod_preemption, "least_costly_node", worst)
     wrong, caught = refused("single", range(2_000, 2_024))
     assert wrong >= 6 and caught == wrong, (wrong, caught)
+
+
+def without_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count no pod that a budget does not allow."""
+
+    def blind(
+        snapshot: Snapshot, found: Preemption, budgets: BudgetMatches, lost: I64 | None
+    ) -> tuple[int, ...]:
+        cost = plan_cost(snapshot, found, budgets, lost)
+        return (*cost[:2], 0, *cost[3:])
+
+    monkeypatch.setattr(least_costly, "allowances", lambda *given: None)
+    monkeypatch.setattr(least_costly, "plan_cost", blind)
+    monkeypatch.setattr(least_costly, "gap_of", lambda *given: 0)
+
+
+def without_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Propose victims as if no constraint of the members counted pods."""
+    monkeypatch.setattr(fewest, "even_limits", lambda *given: [])
+    monkeypatch.setattr(fewest, "node_limits", lambda *given: None)
+    monkeypatch.setattr(least_costly, "gap_of", lambda *given: 0)
+
+
+@pytest.mark.parametrize(
+    ("variant", "broken"), [("budgets", without_budgets), ("spread", without_spread)]
+)
+def test_what_is_wrong_under_budgets_and_with_spread_is_refused(
+    variant: str, broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = caught = 0
+    for seed in range(40):
+        given, rows = drawn(variant, "mixed", seed)
+        cluster = Cluster()
+        cluster.apply(rows)
+        snapshot = cluster.snapshot()
+        right = decided(snapshot, given.unit, BEST)
+        with monkeypatch.context() as patched:
+            broken(patched)
+            attempt = decided(snapshot, given.unit, BEST)
+        if attempt.preemption is None or right.preemption is None or right.plan is None:
+            continue
+        budgets = budget_matches(Simulation(snapshot, BEST, BEST.profiles[0]))
+        cost, least_cost = (
+            plan_cost(snapshot, each.preemption, budgets, None)[:5]
+            for each in (attempt, right)
+            if each.preemption is not None
+        )
+        assert faults_of(snapshot, BEST, right, NOW) == (), seed
+        if cost > least_cost and attempt.plan is not None:
+            wrong += 1
+            caught += bool(faults_of(snapshot, BEST, attempt, NOW))
+    assert wrong >= 2 and caught >= wrong * 0.7, (wrong, caught)
 
 
 def test_lost_work_that_counts_more_than_the_bound_says_is_refused(

@@ -7,14 +7,13 @@ Nothing of the search is used. What it finds is always a better choice, never a 
 2. the plan states that nothing costs less (gap 0), and one pod would do in place of all victims
    that are evicted alone on a node: with `harmOrder` one that loses less, where several planes
    decide one that holds fewer devices, else one in place of several;
-3. the plan states it, and a plan that is made the plain way costs less (`naive_plan`), or breaks no
-   budget where this one does.
+3. the plan states it, and a plan that is made the plain way costs less (`naive_plan`): it has fewer
+   pods that budgets do not allow, or as many and less of what counts next.
 
-What is found in 2 and 3 evicts no pod under a budget that is not a victim. 1 and 3 are not checked
-where the search does not promise it: for members whose filters depend on other pods, topology
-constraints, trees, groups that are evicted by floors, members of several sizes on many nodes; 3 not
-on many nodes.
-Source: promise "Irreducible" of the design.
+A plan that does not state it is held to 1 only where the search promises it: not for members whose
+filters depend on other pods, nor for members of several sizes on many nodes. For topology
+constraints, trees and groups that are evicted by floors neither 1 nor 3 is checked, and 3 not on
+many nodes. Source: promise "Irreducible" of the design.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.profile import FilterName, Policy
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.proofs.naive_plan import naive_cost
+from reprieve.engine.scheduling.proofs.naive_plan import naive_victims
 from reprieve.engine.scheduling.victims.budgets import budget_matches
 from reprieve.engine.scheduling.victims.harm import devices_of_pods, lost_work
 from reprieve.engine.scheduling.victims.hierarchy import whole_groups
 
-__all__ = ["beats_bound", "costs_more_than_plain", "fits_below", "promised"]
+__all__ = ["beats_bound", "costs_more_than_plain", "fits_below", "is_checked", "promised"]
 
 _NODES: Final = 64  # on which members of several sizes are placed exactly
 _MEMBERS: Final = 64
@@ -55,13 +54,15 @@ _STATIC: Final = frozenset(
 )
 
 
-def promised(simulation: Simulation, group: GroupRow | None, members: Sequence[Pending]) -> bool:
-    """Return whether the search promises the least priority for these members."""
-    policy = simulation.policy
+def is_checked(policy: Policy, group: GroupRow | None) -> bool:
+    """Return whether other choices for a preemptor are known here."""
     if not policy.best or policy.non_uniform_groups:
         return False
-    if group is not None and (group.composite or group.topology_key):
-        return False
+    return group is None or not (group.composite or group.topology_key)
+
+
+def promised(simulation: Simulation, members: Sequence[Pending]) -> bool:
+    """Return whether the search promises the least priority for these members."""
     classes = Counter((pending.pod_class, pending.labels) for pending in members)
     if len(classes) > 1:
         nodes = len(simulation.snapshot.nodes)
@@ -174,21 +175,24 @@ def costs_more_than_plain(
     if len(snapshot.nodes) > _NODES or len(members) > _MEMBERS:
         return False
     allowed = evictable & simulation.present & (priority <= priority[slots].max())
-    guarded = _guarded(simulation)
-    victims = np.zeros(len(priority), np.bool_)
-    victims[slots] = True
+    groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
+    allowed &= ~np.isin(groups, np.unique(groups[simulation.present & ~allowed & (groups >= 0)]))
     weight = _weights(snapshot, policy, now)
     weight = np.ones(len(priority), np.int64) if weight is None else np.clip(weight, 0, None)
-    groups = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
+    ways = [weight]
+    if (guarded := _guarded(simulation)).any():
+        ways.append(weight + guarded * (int(weight.sum()) + 1))
 
-    def plain(chosen: Mask) -> int | None:
-        torn = np.unique(groups[simulation.present & ~chosen & (groups >= 0)])
-        return naive_cost(simulation, members, chosen & ~np.isin(groups, torn), weight)
+    def cost(victims: I64) -> tuple[int, int]:
+        return _beyond_budgets(simulation, victims), int(weight[victims].sum())
 
-    found = plain(allowed & (~guarded | victims))
-    if found is not None and found < int(weight[slots].sum()):
-        return True
-    return _breaks(simulation, slots) and plain(allowed & ~guarded) is not None
+    paid = cost(slots)
+    plain = (
+        naive_victims(simulation, members, allowed, each, split=split)
+        for each in ways
+        for split in (False, True)
+    )
+    return any(found is not None and cost(found) < paid for found in plain)
 
 
 def _guarded(simulation: Simulation) -> Mask:
@@ -198,14 +202,18 @@ def _guarded(simulation: Simulation) -> Mask:
     return found
 
 
-def _breaks(simulation: Simulation, slots: I64) -> bool:
-    """Return whether these pods are more than a budget allows."""
+def _beyond_budgets(simulation: Simulation, slots: I64) -> int:
+    """Return how many of these pods budgets do not allow, once for each budget."""
     snapshot, matches = simulation.snapshot, budget_matches(simulation)
-    labels = snapshot.pod_labels[slots]
-    return any(
-        int(np.isin(labels, selected).sum()) - len(budget.disrupted) > budget.allowed
-        for budget, selected in zip(matches.budgets, matches.selected, strict=True)
-    )
+    labels, found = snapshot.pod_labels[slots], 0
+    for budget, selected in zip(matches.budgets, matches.selected, strict=True):
+        hit = slots[np.isin(labels, selected)]
+        going = len(hit)
+        if budget.disrupted:
+            names = (snapshot.pod_keys[slot].partition("/")[2] for slot in hit.tolist())
+            going = sum(name not in budget.disrupted for name in names)
+        found += max(0, going - budget.allowed)
+    return found
 
 
 def _weights(snapshot: Snapshot, policy: Policy, now: int) -> I64 | None:

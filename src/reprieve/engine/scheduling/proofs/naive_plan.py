@@ -1,11 +1,11 @@
 """Makes a plan the plain way, which a plan that claims to cost the least must not exceed: a proof.
 
 One member after the other, the largest first, is placed on the node where capacity costs least
-right then: pods are removed in the order of their price for what is lacking, and of a group that is
-evicted as a whole all are removed at once. A pod whose eviction is not needed in the end stays. The
-result is checked by all filters. It is often not the best plan, but it is one: a plan that states
-that nothing costs less and costs more than this is wrong. Nothing of the search is used. Source:
-promise "Irreducible" of the design.
+right then, of those that filters accept beside the members before it: pods are removed in the order
+of their price for what is lacking, and of a group that is evicted as a whole all are removed at
+once. A pod whose eviction is not needed in the end stays. The result is checked by all filters. It
+is often not the best plan, but it is one: a plan that states that nothing costs less and costs more
+than this is wrong. Nothing of the search is used. Source: promise "Irreducible" of the design.
 """
 
 from __future__ import annotations
@@ -20,31 +20,37 @@ from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.victims.hierarchy import whole_groups
 
-__all__ = ["naive_cost"]
+__all__ = ["naive_victims"]
 
 
-def naive_cost(
-    simulation: Simulation, members: Sequence[Pending], allowed: Mask, weight: I64
-) -> int | None:
-    """Return what a plain plan costs, None where it finds none.
+def naive_victims(
+    simulation: Simulation,
+    members: Sequence[Pending],
+    allowed: Mask,
+    weight: I64,
+    *,
+    split: bool = False,
+) -> I64 | None:
+    """Return the victims of a plain plan, (slots,) of them; None where it finds none.
 
     `simulation`: all pods are there; it is left as it was. `allowed`: (slots,) pods that may be
-    evicted. `weight`: (slots,) what each pod costs.
+    evicted. `weight`: (slots,) what each pod costs. `split`: of a group the pods on the node count.
     """
-    board = _Board(simulation, allowed, weight)
+    board = _Board(simulation, allowed, weight, split)
     need = [simulation.requests_of(each.pod_class) for each in members]
     total = np.maximum(simulation.snapshot.allocatable.sum(axis=0), 1)
     order = sorted(range(len(members)), key=lambda at: -float((need[at] / total)[1:].max()))
     before = simulation.checkpoint()
     simulation.remove(np.flatnonzero(allowed & simulation.present))
-    passes = {each.pod_class: simulation.codes(each) == 0 for each in members}
-    simulation.rollback(before)
     nodes: dict[int, int] = {}
     for index in order:
-        node = board.cheapest(need[index], passes[members[index].pod_class])
+        node = board.cheapest(need[index], simulation.codes(members[index]) == 0)
         if node < 0:
+            simulation.rollback(before)
             return None
         nodes[index] = node
+        simulation.place(members[index], node)
+    simulation.rollback(before)
     board.reprieve()
     gone = np.array(sorted(slot for unit in board.gone for slot in board.pods[unit]), np.int64)
     if len(gone):
@@ -56,7 +62,7 @@ def naive_cost(
             break
         simulation.place(members[index], nodes[index])
     simulation.rollback(before)
-    return int(weight[gone].sum()) if placed else None
+    return gone if placed else None
 
 
 @dataclass(slots=True)
@@ -66,6 +72,7 @@ class _Board:
     simulation: Simulation
     allowed: Mask
     weight: I64
+    split: bool
     free: I64 = field(init=False)
     pods: dict[int, list[int]] = field(default_factory=dict)  # by unit: a group, or minus a slot
     there: dict[int, list[int]] = field(default_factory=dict)  # units by node
@@ -97,7 +104,7 @@ class _Board:
                 known[key] = self._leaving(node, need)
             leaving = known[key]
             if leaving is not None:
-                cost = sum(self._price(unit) for unit in leaving)
+                cost = sum(self._price(unit, node) for unit in leaving)
                 if best is None or (cost, node) < best[:2]:
                     best = cost, node, leaving
                 if not cost:
@@ -122,7 +129,7 @@ class _Board:
                 own = self._frees(unit, node)
                 part = float((np.minimum(own, lacking)[lacking > 0] / lacking[lacking > 0]).max())
                 if part > 0:
-                    priced.append((self._price(unit) / part, unit, own))
+                    priced.append((self._price(unit, node) / part, unit, own))
         leaving: list[tuple[int, I64]] = []
         for _, unit, own in sorted(priced, key=lambda each: each[:2]):
             leaving.append((unit, own))
@@ -132,7 +139,7 @@ class _Board:
         else:
             return None
         # Who came before the last may not be needed with it.
-        for unit, own in sorted(leaving, key=lambda each: -self._price(each[0])):
+        for unit, own in sorted(leaving, key=lambda each: -self._price(each[0], node)):
             if not (lacking + own > 0).any():
                 lacking = lacking + own
                 leaving = [each for each in leaving if each[0] != unit]
@@ -148,8 +155,11 @@ class _Board:
             else:
                 self._move(unit, 1)
 
-    def _price(self, unit: int) -> int:
-        return int(self.weight[self.pods[unit]].sum())
+    def _price(self, unit: int, node: int = -1) -> int:
+        pods = self.pods[unit]
+        if self.split and node >= 0:
+            pods = [slot for slot in pods if self.simulation.snapshot.pod_node[slot] == node]
+        return int(self.weight[pods].sum())
 
     def _frees(self, unit: int, node: int) -> I64:
         snapshot = self.simulation.snapshot

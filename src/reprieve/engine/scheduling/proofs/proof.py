@@ -40,6 +40,7 @@ from reprieve.engine.scheduling.proofs.dearer import (
     beats_bound,
     costs_more_than_plain,
     fits_below,
+    is_checked,
     promised,
 )
 from reprieve.engine.scheduling.proofs.irreducible import Going, could_stay
@@ -244,12 +245,12 @@ def _dearer(
         victim = beats_bound(simulation, placed, slots, evictable, priority, now)
         if victim is not None:
             faults.append(PlanFault(Fault.ABOVE_BOUND, snapshot.pod_keys[victim]))
-    if not promised(simulation, group, members):
+    if not is_checked(policy, group):
         return tuple(faults)
     ours = simulation, members, slots, evictable, priority
     if attempt.plan.proof.gap == 0 and costs_more_than_plain(*ours, now):
         faults.append(PlanFault(Fault.DEARER, str(members[0].row.uid), f"{len(slots)}"))
-    if fits_below(*ours):
+    if (attempt.plan.proof.gap == 0 or promised(simulation, members)) and fits_below(*ours):
         faults.append(PlanFault(Fault.TOO_HIGH, str(members[0].row.uid), f"{len(members)}"))
     return tuple(faults)
 
