@@ -300,7 +300,7 @@ def test_a_ray_job_says_when_it_ends_waits_or_is_nobodys_business() -> None:
     assert not is_managed(row, job)
 
 
-def test_spark_amounts_are_written_as_java_does() -> None:
+def test_spark_pods_are_counted_with_what_spark_adds() -> None:
     job = obj("SparkApplication")
     job["spec"]["driver"] |= {
         "memory": "512m",
@@ -313,12 +313,12 @@ def test_spark_amounts_are_written_as_java_does() -> None:
     assert container == {
         "name": "spark-kubernetes-driver",
         "resources": {
-            "requests": {"cpu": "1", "memory": "512Mi"},
+            "requests": {"cpu": "1", "memory": "896Mi"},
             "limits": {"cpu": "2", "g": "1"},
         },
     }
     main, side = executor["template"]["spec"]["containers"]
-    assert main["resources"]["requests"]["memory"] == "2Gi"
+    assert main["resources"]["requests"] == {"cpu": "500m", "memory": "2867Mi"}
     assert side == {"name": "s"}
 
 

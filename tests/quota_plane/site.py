@@ -79,11 +79,14 @@ def flavor(name: str = "default-flavor", **spec: Any) -> Object:
     return _object("ResourceFlavor", name, spec)
 
 
-def cluster_queue(name: str, cpu: int, cohort: str = "", **spec: Any) -> Object:
-    """Return a ClusterQueue with one flavor and quota for cpus."""
-    resources = [{"name": "cpu", "nominalQuota": str(cpu)}]
+def cluster_queue(
+    name: str, cpu: int, cohort: str = "", *, memory: str = "", **spec: Any
+) -> Object:
+    """Return a ClusterQueue with one flavor, and quota for cpus and perhaps for memory."""
+    amounts = {"cpu": str(cpu), **({"memory": memory} if memory else {})}
+    resources = [{"name": each, "nominalQuota": amount} for each, amount in amounts.items()]
     group = {
-        "coveredResources": ["cpu"],
+        "coveredResources": [*amounts],
         "flavors": [{"name": "default-flavor", "resources": resources}],
     }
     body = {"namespaceSelector": {}, "resourceGroups": [group], **spec}

@@ -77,7 +77,7 @@ async def stories(
 ) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
     queues = [f"q-{name.lower()}" for name in TOLD]
     objects = [flavor(), priority_class("low", 100), priority_class("high", 10000)]
-    objects += [cluster_queue(f"c{name}", 2, preemption=LOWER) for name in queues]
+    objects += [cluster_queue(f"c{name}", 2, memory="64Gi", preemption=LOWER) for name in queues]
     objects += [local_queue(name, f"c{name}") for name in queues]
     async with gated_site(
         tmp_path_factory.mktemp("kinds"),

@@ -65,7 +65,7 @@ async def test_its_quota_is_free_when_its_pods_are_gone(name: str, tmp_path: Pat
     async with gated_site(
         tmp_path,
         flavor(),
-        cluster_queue("cq", 4),
+        cluster_queue("cq", 4, memory="64Gi"),
         local_queue("q", "cq"),
         kinds=(kind,),
         nodes=[node("node-0")],

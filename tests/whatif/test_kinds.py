@@ -79,7 +79,7 @@ def cluster(deciders: Deciders) -> Snapshot:
         },
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
         flavor(),
-        cluster_queue("cq", 2, preemption=LOWER),
+        cluster_queue("cq", 2, memory="64Gi", preemption=LOWER),
         local_queue("q", "cq"),
         priority_class("low", 100),
         priority_class("high", 1000),

@@ -102,6 +102,7 @@ class Asked(_Row, frozen=True):
         requests: path by resource; `limits` likewise.
         java: resources whose amounts are written as Java does (512m are 512 Mi).
         device: path of an object with name and quantity of a device.
+        spark: role of a SparkApplication, whose cpu and memory Spark works out.
     """
 
     container: str
@@ -109,6 +110,7 @@ class Asked(_Row, frozen=True):
     limits: dict[str, str] = {}
     java: list[str] = []
     device: str = ""
+    spark: str = ""
 
 
 class PodSetSource(_Row, frozen=True):

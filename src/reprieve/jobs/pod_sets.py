@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kubeworld.kinds.spark import spark_requests
 from kubeworld.objects.paths import Json, first, indexed, values
 from kubeworld.units.untrusted import Form, integer_or_none
 from reprieve.api.kueue_topology import topology_request
@@ -125,7 +126,7 @@ def _of_source(source: PodSetSource, item: Json, job: Json, number: int) -> Iter
             return
         template = copy.deepcopy(source.otherwise)
     if flat is not None and source.asked is not None:
-        template = _composed(source.asked, template, flat)
+        template = _composed(source.asked, template, flat, job)
     name = first(item, source.name_from) if source.name_from else source.name
     counts = [_factor(source, paths, item) for paths in source.counts]
     count = math.prod(counts)
@@ -215,7 +216,7 @@ def _numbered(found: Found, annotations: object) -> Found:
     )
 
 
-def _composed(asked: Asked, template: Json, flat: Json) -> Json:
+def _composed(asked: Asked, template: Json, flat: Json, job: Json) -> Json:
     """Return the template of pods whose container is described by fields of the job."""
     made = copy.deepcopy(template)
     spec, metadata = made.setdefault("spec", {}), made.setdefault("metadata", {})
@@ -223,6 +224,9 @@ def _composed(asked: Asked, template: Json, flat: Json) -> Json:
     spec["containers"] = containers
     main = next((c for c in containers if c.get("name") == asked.container), containers[0])
     resources: dict[str, Any] = main.setdefault("resources", {})
+    if asked.spark:
+        worked_out = spark_requests(asked.spark, job.get("spec") or {})
+        resources.setdefault("requests", {}).update(worked_out)
     for field, paths in (("requests", asked.requests), ("limits", asked.limits)):
         for resource, path in paths.items():
             amount = first(flat, path)

@@ -318,10 +318,10 @@ def _spark() -> JobKind:
     def part(role: str, container: str, counts: list[list[str]]) -> PodSetSource:
         asked = Asked(
             container,
-            requests={"cpu": "coreRequest", "memory": "memory"},
             limits={"cpu": "coreLimit", "memory": "memoryLimit"},
             java=["memory"],
             device="gpu",
+            spark=role,
         )
         return PodSetSource(
             f"spec.{role}.template",

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from kubeworld.kinds.app_wrappers import wrapped_objects
+from kubeworld.kinds.spark import spark_requests
 from kubeworld.kinds.training import Read, job_set_of
 from kubeworld.objects.owners import template_hash
 
@@ -345,10 +346,7 @@ def _kubeflow(path: str, *, launcher: str = "") -> _Maker:
 
 
 def _spark(name: str, spec: _Spec) -> list[Child | Pods]:
-    """Return the driver, and the executors, which it makes itself once it runs.
-
-    Memory is requested as it is stated, without the share that Spark adds for the JVM.
-    """
+    """Return the driver, and the executors, which it makes itself once it runs."""
     made: list[Child | Pods] = []
     for role, stem, default in (("driver", "driver", 1), ("executor", "exec", 0)):
         said = spec.get(role)
@@ -376,14 +374,11 @@ def _spark_template(role: str, said: _Spec, spec: _Spec) -> Object:
         container = {"name": main}
         containers.insert(0, container)
     container.setdefault("image", said.get("image") or spec.get("image") or "spark")
-    requests, limits = dict[str, str](), dict[str, str]()
-    if said.get("coreRequest") or said.get("cores"):
-        requests["cpu"] = str(said.get("coreRequest") or said["cores"])
+    requests, limits = spark_requests(role, spec), dict[str, str]()
     if said.get("coreLimit"):
         limits["cpu"] = str(said["coreLimit"])
-    for amounts, word in ((requests, "memory"), (limits, "memoryLimit")):
-        if said.get(word):
-            amounts["memory"] = _java_memory(str(said[word]))
+    if said.get("memoryLimit"):
+        limits["memory"] = _java_memory(str(said["memoryLimit"]))
     gpu = said.get("gpu") or {}
     if gpu.get("name") and gpu.get("quantity"):
         limits[gpu["name"]] = requests[gpu["name"]] = str(gpu["quantity"])
