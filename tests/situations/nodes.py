@@ -385,6 +385,30 @@ def work_that_did_not_opt_in() -> Situation:
 
 
 @situation
+def job_of_more_pods_than_its_nodes_hold() -> Situation:
+    return Situation(
+        (*_THERE, node("gpu-0"), node("gpu-1")),
+        [job("mine", 3, 8)],
+        ["ts own pods use the nodes that it accepts", "it lacks 8 nvidia.com/gpu"],
+        plan_expects=["2 of 3 pods placed", "Submit 2 pods at most, request less, or add nodes"],
+        explain_expects=["Submit fewer pods, request less, or add nodes"],
+        never=["lower priority", "higher priority"],
+    )
+
+
+@situation
+def job_of_more_pods_than_others_leave_it() -> Situation:
+    """One pod of another stands beside its own: its end would do."""
+    return Situation(
+        (*_THERE, node("gpu-0"), node("gpu-1")),
+        [job("mine", 2, 8)],
+        ["nodes that it accepts are full, and no work on them is of lower priority"],
+        [[pod("old", 8)]],
+        never=["Its own pods"],
+    )
+
+
+@situation
 def job_that_is_suspended_in_no_queue() -> Situation:
     mine = job("mine", 2, 4)
     mine["spec"]["suspend"] = True

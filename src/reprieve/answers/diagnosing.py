@@ -35,6 +35,7 @@ from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.questions.asked import requests_of_spec
 from reprieve.whatif.questions.beside import affordable, spent
 from reprieve.whatif.questions.idle_reason import idle_reason
+from reprieve.whatif.questions.own_pods import of_own_pods
 from reprieve.whatif.questions.planning import over_after
 from reprieve.whatif.run import settled
 from reprieve.whatif.snapshots.snapshot import Snapshot
@@ -192,7 +193,7 @@ async def _diagnosis(
                     report=report,
                 )
                 if found is not None:
-                    return found
+                    return of_own_pods(found, unit.uids)
     return None
 
 

@@ -206,6 +206,12 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
             ),
         ),
     ),
+    Cause.OWN_PODS: CauseWords(
+        Reason.FULL,
+        "Its own pods use the nodes that it accepts, and there are more of them than fit there",
+        ("Submit fewer pods, request less, or add nodes.",),
+        ("it lacks {lacks}",),
+    ),
     Cause.TOO_MANY_PODS: CauseWords(
         Reason.NO_NODE_MATCHES,
         "Its pods do not fit the nodes together, however empty these are",

@@ -47,6 +47,7 @@ class Cause(StrEnum):
     NODE_REFUSES = "node refuses"
     # Full.
     DEVICES = "devices"
+    OWN_PODS = "own pods"
     # NoNodeMatches.
     TOO_MANY_PODS = "too many pods"
 

@@ -41,6 +41,7 @@ from reprieve.whatif.questions.answer import GATED, Answer, Outcome, Verdict
 from reprieve.whatif.questions.beside import affordable, reported_beside
 from reprieve.whatif.questions.emptied import emptied
 from reprieve.whatif.questions.judging import answer_of
+from reprieve.whatif.questions.own_pods import with_own_cause
 from reprieve.whatif.questions.verifying import verified
 from reprieve.whatif.questions.written import with_written
 from reprieve.whatif.run import decided
@@ -150,7 +151,7 @@ async def _with_never(
     }
     return answer.judged_again(
         tuple(
-            _never(each, never[name])
+            _never(each, never[name], single=len(without.outcomes) == 1)
             if each.verdict is Verdict.WAITS
             and (name := (each.kind, each.namespace, each.name)) in never
             else each
@@ -165,17 +166,24 @@ def _lacks_partner(alone: Outcome) -> bool:
     return any(each.kind is Refused.NO_PARTNER for each in nodes)
 
 
-def _never(outcome: Outcome, alone: Outcome) -> Outcome:
+def _never(outcome: Outcome, alone: Outcome, *, single: bool) -> Outcome:
     """Return the outcome of what fits nowhere; `alone`: that on the cluster without any work.
 
-    Its reason is the one that remains there: the end of other work does not change it.
+    Its reason is the one that remains there: the end of other work does not change it. `single`:
+    nothing else was submitted, so that only its own pods have nodes there.
     """
     judged = replace(outcome, verdict=Verdict.NEVER_FITS, pods_on_empty_cluster=alone.placed)
     found, remains = outcome.diagnosis, alone.diagnosis
-    if remains is None or (found is not None and found.reason is remains.reason):
+    if remains is None:
         return judged
-    tried = replace(remains, fixes=() if found is None else found.fixes)
-    return replace(judged, diagnosis=tried, reason=alone.reason, message=alone.message)
+    same = found is not None and found.reason is remains.reason
+    tried = found if same else replace(remains, fixes=() if found is None else found.fixes)
+    if single and alone.placed and tried is not None:
+        tried = with_own_cause(tried)
+    elif same:
+        return judged
+    assert tried is not None, "one of the two"
+    return replace(judged, diagnosis=tried, reason=tried.reason.value, message=sentence(tried))
 
 
 def _require(snapshot: Snapshot, resource: Resource) -> None:
