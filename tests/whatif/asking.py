@@ -12,7 +12,8 @@ from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.transport import Answer as WireAnswer
 from reprieve.kube.transport import HttpWire, Request, Transport
-from reprieve.whatif.copy.lists import discovered, gather
+from reprieve.whatif.copy.gathering import gather_for
+from reprieve.whatif.copy.lists import discovered
 from reprieve.whatif.copy.wire import ReadingWire
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.questions.answer import Answer
@@ -74,7 +75,7 @@ async def ask(
         flags["quota_config"] = quota_config
     deciders = Deciders.of(operator_options({**ENVIRONMENT, **(environment or {})}, **flags))
     try:
-        snapshot = await gather(client, deciders.kinds(), clock, namespaces=[namespace])
+        snapshot = await gather_for(client, deciders, clock, namespaces=[namespace])
         documents = [Document(each, "the test") for each in objects]
         submitted = matched(documents, discovered(snapshot.documents), namespace)
         notes: tuple[str, ...] = ()

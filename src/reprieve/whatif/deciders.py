@@ -38,6 +38,7 @@ from reprieve.planes.common.process_settings import (
 )
 from reprieve.whatif.controllers.stand_ins import StandIns
 from reprieve.whatif.measured import measured_last
+from reprieve.whatif.snapshots.snapshot import Snapshot
 
 __all__ = ["Deciders"]
 
@@ -120,6 +121,18 @@ class Deciders:
             )
             found |= dict.fromkeys(each.reflector.resource for each in every)
         return (*found, *(each for each in StandIns.KINDS if each not in found))
+
+    def kinds_of_places(self, snapshot: Snapshot) -> tuple[Resource, ...]:
+        """Return what the quota plane reads besides where it gives places on nodes, or none."""
+        source, planes = self.settings.quota, self.options.controllers
+        if source is None or QUOTA not in planes or SCHEDULING in planes:
+            return ()
+        from reprieve.planes.quota.watches import FLAVORS
+
+        flavors = snapshot.kinds.get((FLAVORS.group, FLAVORS.plural))
+        bodies = () if flavors is None else flavors.objects.values()
+        placing = any(b'"topologyName"' in body for body in bodies)
+        return (NODES, PODS, NAMESPACES) if placing or source.settings().prove_nodes else ()
 
 
 class _Nowhere:

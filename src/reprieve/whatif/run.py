@@ -1,7 +1,7 @@
 """Runs the planes on an overlay, in virtual time, until nothing moves any more.
 
     deciders = Deciders.of(options)                       # as `reprieve run` is configured
-    snapshot = await gather(client, deciders.kinds(), clock)
+    snapshot = await gather_for(client, deciders, clock)
     run = await decided(client, snapshot, deciders, submitted)
 
 The planes are those of `reprieve run`, and stand-ins do what other controllers would do

@@ -64,6 +64,23 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
             "they request it by {implied_by}",
         ),
     ),
+    Cause.LEVEL_MISSING: CauseWords(
+        Reason.NO_FLAVOR_MATCHES,
+        "No topology of its queue's flavors has the level that its pods request",
+        ("Request a level that a topology has: {levels}.",),
+        ("they request {level}", "topology {topologies}"),
+    ),
+    Cause.NO_TOPOLOGY: CauseWords(
+        Reason.NO_FLAVOR_MATCHES,
+        "Its pods request a topology, and no flavor of its queue has one",
+        (
+            (
+                "Drop the annotation, use another queue, or have `topologyName` set in a flavor of "
+                "ClusterQueue {cluster_queue}."
+            ),
+        ),
+        ("they request {level}",),
+    ),
     Cause.WIDER_LEVEL: CauseWords(
         Reason.NO_PLACES,
         "No part of its topology has capacity for all of its pods, even without all work that "

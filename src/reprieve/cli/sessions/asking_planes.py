@@ -21,7 +21,7 @@ from reprieve.cli.snapshot import read_snapshot
 from reprieve.engine.plan import Plane
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
-from reprieve.whatif.copy.lists import gather
+from reprieve.whatif.copy.gathering import gather_for
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.questions.beside import affordable
@@ -72,8 +72,8 @@ class PlanesOfCluster:
         """Return what the planes decide about the cluster as it is, or why they cannot."""
         try:
             operator = await running_deciders(self.client)
-            kinds = (operator or deciders_of(None, names, {})).kinds()
-            snapshot = await gather(self.client, kinds, self.clock, namespaces=self.namespaces)
+            first = operator or deciders_of(None, names, {})
+            snapshot = await gather_for(self.client, first, self.clock, namespaces=self.namespaces)
             deciders = operator or installed_deciders(snapshot, names, {})
             since = process_time()
             run = await decided(self.client, snapshot, deciders)

@@ -21,7 +21,8 @@ from reprieve.cli.texts.progress import Progress
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.whatif.copy.lists import discovered, gather
+from reprieve.whatif.copy.gathering import gather_for
+from reprieve.whatif.copy.lists import discovered
 from reprieve.whatif.questions.answer import Answer, Verdict
 from reprieve.whatif.questions.document import PlanDocument, plan_document
 from reprieve.whatif.questions.planning import kinds_of, planned
@@ -86,7 +87,7 @@ async def answered(
     try:
         operator = None if said else await running_deciders(client)
         deciders = operator or deciders_of(controllers, scheduler_names, passed)
-        snapshot = await gather(client, deciders.kinds(), clock, namespaces=names)
+        snapshot = await gather_for(client, deciders, clock, namespaces=names)
         if controllers is None and operator is None:
             deciders = installed_deciders(snapshot, scheduler_names, passed)
         submitted = matched(documents, discovered(snapshot.documents), place)

@@ -25,6 +25,8 @@ class Cause(StrEnum):
     DEACTIVATED_BY_OPERATOR = "deactivated by the operator"
     # NoFlavorMatches.
     NOT_COVERED = "resource not covered"
+    LEVEL_MISSING = "level missing"
+    NO_TOPOLOGY = "no topology"
     # NoPlaces.
     WIDER_LEVEL = "wider level"
     # PlacesTaken.

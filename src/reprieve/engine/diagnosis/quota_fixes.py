@@ -176,7 +176,7 @@ class _Search:
             yield from self._wider_level(pod_set)
 
     def _wider_level(self, pod_set: PodSet) -> Iterator[Remedy]:
-        """Yield the nearest wider level with which it starts, of a required one."""
+        """Yield the nearest wider level with which it starts, of a required or unknown one."""
         asked = pod_set.topology
         if asked is None or not asked.required:
             return
@@ -185,7 +185,8 @@ class _Search:
         names = dict.fromkeys(e.topology for e in self._flavors() if e.topology in topologies)
         for name in names:
             levels = topologies[name].levels
-            wider = levels[: levels.index(asked.required)] if asked.required in levels else ()
+            # Of a level that it does not have every other one is tried, the narrowest first.
+            wider = levels[: levels.index(asked.required)] if asked.required in levels else levels
             for level in reversed(wider):
                 loose = self._with(
                     pod_set, replace(pod_set, topology=replace(asked, required=level))

@@ -13,14 +13,20 @@ from reprieve.engine.diagnosis.quota_shortages import Asking, accepted_flavors, 
 from reprieve.engine.diagnosis.quota_trial import Trial
 from reprieve.engine.diagnosis.quota_usage import ceiling_text
 from reprieve.engine.quota.holdings.amounts import capacity_text, text
-from reprieve.engine.quota.model import FlavorResource, Workload
+from reprieve.engine.quota.model import (
+    ClusterQueue,
+    Configuration,
+    FlavorResource,
+    PodSet,
+    Workload,
+)
 from reprieve.units.counts import of_resource
 
 __all__ = ["named_pod_sets", "no_flavor", "too_much"]
 
 
 def no_flavor(trial: Trial, workload: Workload) -> dict[str, str]:
-    """Return why no flavor suits it: a resource without quota, or what nodes its pods accept."""
+    """Return why no flavor suits it: a resource, a level, or what nodes its pods accept."""
     snapshot = trial.snapshot
     name = snapshot.tree.names[trial.queue]
     config = snapshot.configuration.cluster_queues[name]
@@ -30,9 +36,46 @@ def no_flavor(trial: Trial, workload: Workload) -> dict[str, str]:
             if lacks:
                 values = {"cluster_queue": name, "resources": ", ".join(lacks)}
                 return {CAUSE: Cause.NOT_COVERED, **values}
+    for pod_set in workload.pod_sets:
+        found = _without_level(snapshot.configuration, config, pod_set)
+        if found:
+            return {**found, "cluster_queue": name}
     values = {"why": trial.assignment.message}
     differs = "; ".join(dict.fromkeys(_differences(trial, workload)))
     return values | ({"differs": differs} if differs else {})
+
+
+def _without_level(
+    configuration: Configuration, queue: ClusterQueue, pod_set: PodSet
+) -> dict[str, str]:
+    """Return the cause where no topology of the queue has a level that the pods request."""
+    request = pod_set.topology
+    if request is None or not request.explicit:
+        return {}
+    wanted = [request.required or request.preferred, *(each.level for each in request.layers)]
+    named = dict.fromkeys(each.flavor for group in queue.groups for each in group.flavors)
+    flavors = [configuration.flavors[name] for name in named if name in configuration.flavors]
+    if not any(each.topology for each in flavors):
+        level = next(filter(None, wanted), "one")
+        return {CAUSE: Cause.NO_TOPOLOGY, "level": level}
+    topologies = {
+        each.topology: configuration.topologies[each.topology].levels
+        for each in flavors
+        if each.topology in configuration.topologies
+    }
+    missing = next(
+        (level for level in wanted if level and not any(level in t for t in topologies.values())),
+        "",
+    )
+    if not missing or not topologies:
+        return {}
+    texts = [f"{name} has {' and '.join(levels)}" for name, levels in topologies.items()]
+    return {
+        CAUSE: Cause.LEVEL_MISSING,
+        "level": missing,
+        "levels": ", ".join(dict.fromkeys(each for t in topologies.values() for each in t)),
+        "topologies": "; ".join(texts),
+    }
 
 
 def _differences(trial: Trial, workload: Workload) -> Iterator[str]:

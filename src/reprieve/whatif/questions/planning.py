@@ -22,11 +22,9 @@ from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Trait, with_trait
 from reprieve.engine.diagnosis.refusals import Refused
 from reprieve.jobs.table import job_kinds
-from reprieve.kube.errors import rbac_rule
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import (
     NODES,
-    Resource,
 )
 from reprieve.planes.common.process_settings import QUOTA, SCHEDULING
 from reprieve.planes.quota.plane import QuotaPlane
@@ -34,8 +32,9 @@ from reprieve.planes.quota.watches import CLUSTER_QUEUES
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.whatif.again import Again
 from reprieve.whatif.controllers.pod_templates import labels_of_flavors, preempting_classes
+from reprieve.whatif.copy.gathering import require
 from reprieve.whatif.deciders import Deciders
-from reprieve.whatif.happened import Run, Undecided
+from reprieve.whatif.happened import Run
 from reprieve.whatif.questions.afterwards import borrowed, with_undisturbed
 from reprieve.whatif.questions.answer import GATED, Answer, Outcome, Verdict
 from reprieve.whatif.questions.beside import affordable, reported_beside
@@ -84,7 +83,7 @@ async def planned(
             what is submitted, or it would accept none of its pods.
     """
     if SCHEDULING in deciders.options.controllers:
-        _require(snapshot, NODES)
+        require(snapshot, NODES)
     kinds = kinds_of(deciders)
     submitted = [as_stored(each, kinds) for each in submitted]
     check_classes(snapshot, submitted, kinds)
@@ -106,7 +105,7 @@ async def _planned(
         asking = affordable(again.of_one)
     queued = any(each.queue for each in answer_of(run).outcomes)
     if queued and QUOTA in deciders.options.controllers:
-        _require(snapshot, CLUSTER_QUEUES)
+        require(snapshot, CLUSTER_QUEUES)
     until = time.monotonic() + trying
     answer = await _explained(run, answer_of(run), fixes=fixes, over=over_after(until))
     if fixes and len(deciders.options.controllers) > 1:
@@ -184,16 +183,6 @@ def _never(outcome: Outcome, alone: Outcome, *, single: bool) -> Outcome:
         return judged
     assert tried is not None, "one of the two"
     return replace(judged, diagnosis=tried, reason=tried.reason.value, message=sentence(tried))
-
-
-def _require(snapshot: Snapshot, resource: Resource) -> None:
-    """Refuse to decide where a cluster would seem to have none of a kind."""
-    if snapshot.refuses(resource):
-        rule = rbac_rule(resource.group, resource.plural, "list")
-        raise Undecided(
-            f"it cannot be decided without {resource.plural}, which you may not list; the rule to "
-            f"add: {rule}; or decide on the file of a reprieve snapshot with --from"
-        )
 
 
 def over_after(until: float) -> Callable[[], bool]:
