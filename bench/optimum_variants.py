@@ -58,7 +58,7 @@ from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
-from reprieve.engine.scheduling.victims.budgets import budget_matches
+from reprieve.engine.scheduling.victims.budget_matches import budget_matches
 from reprieve.engine.scheduling.victims.harm import lost_work
 from reprieve.units.ids import Uid
 

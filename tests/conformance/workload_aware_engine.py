@@ -20,7 +20,8 @@ from reprieve.engine.scheduling.nodes.placing import best_node
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Preemption, Sentence, Unit
 from reprieve.engine.scheduling.plans import plan_of
 from reprieve.engine.scheduling.pod_preemption import choose_node, preempt_after
-from reprieve.engine.scheduling.victims.budgets import budget_matches, violating_pods
+from reprieve.engine.scheduling.victims.budget_matches import budget_matches
+from reprieve.engine.scheduling.victims.budgets import violating_pods
 from reprieve.engine.scheduling.victims.hierarchy import as_preemptor, effective_priority
 from reprieve.engine.scheduling.victims.importance import importance_order
 from reprieve.engine.scheduling.victims.units import Units, potential_units

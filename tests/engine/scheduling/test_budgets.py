@@ -17,13 +17,9 @@ from reprieve.engine.cluster.rows import Operator, Requirement
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.victims import budgets
-from reprieve.engine.scheduling.victims.budgets import (
-    BudgetMatches,
-    budget_matches,
-    counted_units,
-    violating_pods,
-)
+from reprieve.engine.scheduling.victims import budget_matches as matching
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.victims.budgets import counted_units, violating_pods
 from reprieve.engine.scheduling.victims.units import potential_units
 from reprieve.engine.selectors import selects
 from tests.engine.builders import budget, flat, gang, node, pod, snapshot_of
@@ -87,13 +83,13 @@ def test_which_pods_have_labels_is_asked_once_for_all_budgets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[object] = []
-    labelled = budgets._labelled
+    labelled = matching._labelled
 
     def counted(*given: Any) -> Any:
         calls.append(given)
         return labelled(*given)
 
-    monkeypatch.setattr(budgets, "_labelled", counted)
+    monkeypatch.setattr(matching, "_labelled", counted)
     absent = (Requirement("nope", Operator.DOES_NOT_EXIST, ()),)
     rows = [replace(budget(f"b{n}", {}), selector=absent) for n in range(20)]
     pods = [pod(f"p{n}", node="n1", labels={"index": str(n)} if n else {}) for n in range(20)]

@@ -21,7 +21,8 @@ from reprieve.engine.scheduling.nodes.domains import place_group
 from reprieve.engine.scheduling.nodes.placing import best_node
 from reprieve.engine.scheduling.outcome import UnitVictim
 from reprieve.engine.scheduling.pod_preemption import find_candidates
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches, budget_matches, violating_pods
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.victims.budgets import violating_pods
 from reprieve.engine.scheduling.victims.node_by_node import Candidates, each_node
 from reprieve.engine.scheduling.victims.node_sweep import sweepable
 from reprieve.engine.scheduling.victims.reprieve import reprieve

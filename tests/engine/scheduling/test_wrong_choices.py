@@ -26,7 +26,7 @@ from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost
 from reprieve.engine.scheduling.outcome import Attempt, Preemption, Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.victims.units import Units
 from reprieve.units.ids import Uid
 

@@ -37,7 +37,7 @@ from reprieve.engine.scheduling.nodes.packing import smallest
 from reprieve.engine.scheduling.nodes.placing import Choose
 from reprieve.engine.scheduling.nodes.tree_placing import place_unit
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.victims.cascade import homeless
 from reprieve.engine.scheduling.victims.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.victims.harm import lost_pods

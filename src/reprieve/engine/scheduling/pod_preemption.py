@@ -26,7 +26,7 @@ from reprieve.engine.scheduling.group_preemption import ongoing
 from reprieve.engine.scheduling.least_cost.alternatives import set_harm
 from reprieve.engine.scheduling.least_cost.cheapest_node import least_costly_node
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence, pods_of
-from reprieve.engine.scheduling.victims.budgets import budget_matches
+from reprieve.engine.scheduling.victims.budget_matches import budget_matches
 from reprieve.engine.scheduling.victims.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.victims.harm import lost_pods
 from reprieve.engine.scheduling.victims.node_bounds import bounds_of

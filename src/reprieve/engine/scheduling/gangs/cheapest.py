@@ -23,7 +23,7 @@ from reprieve.engine.scheduling.least_cost.least_costly import least_costly
 from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost, weights_of
 from reprieve.engine.scheduling.nodes.packing import place_otherwise
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches
 from reprieve.engine.scheduling.victims.reprieve import Reprieved, reprieve
 from reprieve.engine.scheduling.victims.trackers import Members
 from reprieve.engine.scheduling.victims.units import Units

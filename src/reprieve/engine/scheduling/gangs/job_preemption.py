@@ -46,7 +46,7 @@ from reprieve.engine.scheduling.gangs.possible import Possible, possible_victims
 from reprieve.engine.scheduling.gangs.search import search
 from reprieve.engine.scheduling.gangs.victims import victim_units, whole_gangs
 from reprieve.engine.scheduling.nodes.nominations import kept_for_others
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.victims.reprieve import reprieve
 from reprieve.engine.scheduling.victims.units import Units
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.scheduling.nodes.covered import Budgets
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches
 from reprieve.engine.scheduling.victims.units import Units
 
 __all__ = ["Allowances", "allowances"]

@@ -28,7 +28,7 @@ from reprieve.engine.scheduling.least_cost.plan_cost import (
     weights_of,
 )
 from reprieve.engine.scheduling.outcome import Preemption
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches
 from reprieve.engine.scheduling.victims.units import Units
 from reprieve.units.ids import Uid
 

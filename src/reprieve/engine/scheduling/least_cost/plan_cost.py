@@ -26,7 +26,7 @@ from reprieve.engine.lost_work import is_device
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.least_cost.alternatives import set_harm
 from reprieve.engine.scheduling.outcome import Preemption, pods_of
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches
 from reprieve.engine.scheduling.victims.harm import claimed_by, devices_of_pods, lost_pods
 from reprieve.engine.scheduling.victims.reach import reach_of
 from reprieve.engine.scheduling.victims.units import Units

@@ -32,7 +32,7 @@ from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.profile import FilterName, Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.proofs.naive_plan import naive_victims
-from reprieve.engine.scheduling.victims.budgets import budget_matches
+from reprieve.engine.scheduling.victims.budget_matches import budget_matches
 from reprieve.engine.scheduling.victims.harm import devices_of_pods, lost_work
 from reprieve.engine.scheduling.victims.hierarchy import whole_groups
 

@@ -19,7 +19,8 @@ from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.reasons import Reason
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.outcome import Explanation, Sentence
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches, violating_pods
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches
+from reprieve.engine.scheduling.victims.budgets import violating_pods
 from reprieve.engine.scheduling.victims.units import Units
 
 __all__ = ["NO_VICTIMS", "Candidates", "Statuses", "each_node", "joined"]

@@ -24,7 +24,7 @@ from reprieve.engine.placement.filters.spread import SpreadFilter
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches
 from reprieve.engine.scheduling.victims.node_sweep_filters import (
     NodeSkew,
     exclusions_of,

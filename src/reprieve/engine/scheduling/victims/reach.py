@@ -24,7 +24,7 @@ from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.rows import BudgetRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.scheduling.outcome import Preemption, pods_of
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches
 from reprieve.engine.scheduling.victims.units import Units
 
 __all__ = ["Reach", "own_priorities", "reach_of"]

@@ -25,7 +25,8 @@ import numpy as np
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.victims.budgets import BudgetMatches, counted_units, violating_pods
+from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches
+from reprieve.engine.scheduling.victims.budgets import counted_units, violating_pods
 from reprieve.engine.scheduling.victims.skew import Skew
 from reprieve.engine.scheduling.victims.trackers import Members, Rerun, Room, excluded, skews_of
 from reprieve.engine.scheduling.victims.units import Units
