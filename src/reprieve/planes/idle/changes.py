@@ -124,9 +124,11 @@ class Changes:
         if new is None:
             assert old is not None
             self._workloads.remove(old)
-            self._displacements.lineages.forget(old.object.spec.workload_ref.uid)
-            self._due.workloads.discard(key_of(old.namespace, old.name))
-            self._due.roots.add(old.object.spec.workload_ref.uid)
+            root, key = old.object.spec.workload_ref.uid, key_of(old.namespace, old.name)
+            if self._workloads.get(key) is None:
+                self._displacements.lineages.forget(root)
+                self._due.workloads.discard(key)
+            self._due.roots.add(root)
             self._evaluator.ask()
             return
         held = self._workloads.observe_record(new)

@@ -26,6 +26,7 @@ from reprieve.engine.idle.discovery import (
     ResolutionError,
     Root,
 )
+from reprieve.engine.idle.lifecycle_facts import Present
 from reprieve.engine.idle.model import Fit, IdleSnapshot
 from reprieve.engine.idle.resources import add
 from reprieve.engine.plan import Plane
@@ -107,7 +108,7 @@ class IdlePlane:
         )
         self._namespace = operator_namespace
         idle_time = IdleTime(clock, start.policy.polling_interval)
-        self.workloads = TrackedWorkloads(start.policy, idle_time)
+        self.workloads = TrackedWorkloads(start.policy, idle_time, self._opted_in)
         self._due = Due(self.workloads, clock)
         self._roots = Roots(client, context.mapper, start.policy.literal, self._due.root)
         self._ownership = Ownership(self.watches.pods.cache, self._roots.knows)
@@ -120,6 +121,7 @@ class IdlePlane:
             self._namespace_annotations,
             changed=self._due.workloads.add,
             overtaken=self._due.root_soon,
+            later=self._due.roots.add_at,
         )
         self._book = Book(
             Plane.IDLE,
@@ -444,6 +446,13 @@ class IdlePlane:
         """Return whether a root has opted in, None while it is not known."""
         facts = self._roots.facts(root.uid)
         return None if facts is None else self._tracking.wanted(root, facts)
+
+    def _opted_in(self, root: Reference) -> bool:
+        """Return whether a root is there, by its last read, and has opted in."""
+        facts = self._roots.facts(root.uid)
+        if facts is None or self.context.read_only or not isinstance(facts.state, Present):
+            return False
+        return facts.state.uid == root.uid and self._tracking.wanted(root, facts)
 
     def _shared_on(self, node: str, resources: Iterable[str]) -> SharingReason | None:
         """Return how a node shares GPUs; nodes are read only where placements are proven."""

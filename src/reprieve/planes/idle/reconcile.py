@@ -112,6 +112,7 @@ class Reconciler:
         self._note_release(held, pods, now)
         if context.read_only:
             # Another operator decides: what its status states is what we continue from later.
+            held.decided = None
             return
         self._workloads.settle(held)
         kueue = [workload for pod in pods for workload in self._kueue_of(pod.uid)]
@@ -126,14 +127,23 @@ class Reconciler:
             quota_short=any(lacks_quota(w, held.object.spec.gpu_resources) for w in of_root),
         )
         outcome = step(workload, facts, context.start.policy, now)
-        self._workloads.remember(held, outcome.status)
+        decided = self._workloads.remember(held, outcome.status)
+        if context.dry_run:
+            held.decided = None  # an operator beside it decides
+        if held.absent:
+            self._remember_absent(held, outcome)
+            return
         try:
             if outcome.gpus != dict(held.object.spec.gpu_resources):
                 spec = msgspec.structs.replace(held.object.spec, gpu_resources=outcome.gpus)
                 await self._tracking.write_spec(held, spec)
             await self._write(held, workload, outcome, now, self._shares_of(pods))
+        except (Conflict, NotFound):
+            # Judged on an older version: the newer one comes through the watch.
+            self._workloads.release(held, decided)
+            self._again(held.key, Nanos(now + SECOND))
         except ApiError:
-            self._workloads.release(held)
+            self._workloads.release(held, decided)
             raise
         if outcome.action is Action.DELETE_GPU_WORKLOAD:
             await self._remove(held)
@@ -143,6 +153,18 @@ class Reconciler:
             self._again(held.key, outcome.wake)
         if outcome.backed_off:
             self._again(held.key, Nanos(now + _BACK_OFF))
+
+    def _remember_absent(self, held: TrackedWorkload, outcome: Step) -> None:
+        """Continue without an object to write to, until `tracking` has created one."""
+        if held.over:
+            self._workloads.drop(held)
+            return
+        spec = msgspec.structs.replace(held.object.spec, gpu_resources=outcome.gpus)
+        held.object = msgspec.structs.replace(held.object, spec=spec)
+        if outcome.action is Action.EVALUATE or outcome.phase_updated:
+            self._evaluate()
+        if outcome.wake is not None:
+            self._again(held.key, outcome.wake)
 
     async def _write(
         self,
@@ -170,13 +192,7 @@ class Reconciler:
         change = StatusChange.over(GPU_WORKLOADS, held.object.metadata, stored, wanted)
         if change is None:
             return
-        try:
-            answer = await write_status(self._context.full_client, change, GpuWorkload)
-        except (Conflict, NotFound):
-            # Judged on an older version: the newer one comes through the watch.
-            self._workloads.release(held)
-            self._again(held.key, Nanos(now + SECOND))
-            return
+        answer = await write_status(self._context.full_client, change, GpuWorkload)
         before = workload.status.phase
         self._workloads.observe(answer)
         if outcome.phase_updated:

@@ -10,10 +10,12 @@ applies. Source: specification of the idle plane, sections 4, 5, 6 and 9.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.instants import Nanos
 from kubeworld.units.untrusted import cut, shown
 from reprieve.api.kaiwo import DERIVED_ANNOTATION, GpuWorkload, GpuWorkloadSpec
 from reprieve.api.reprieve import ON_PREEMPTION, Action
@@ -56,12 +58,14 @@ from reprieve.wording.events import EventText
 
 __all__ = ["Tracking"]
 
+_UNDISTURBED: Final = 10 * MINUTE
+
 
 class Tracking:
     """Makes, follows and ends GpuWorkloads.
 
     `changed` has a GpuWorkload looked at; `overtaken` has a root, by uid, followed again soon: what
-    its annotations state met a newer version of its GpuWorkload.
+    its annotations state met a newer version of its GpuWorkload; `later` at a wall instant.
     """
 
     def __init__(
@@ -71,12 +75,14 @@ class Tracking:
         namespace_annotations: Callable[[str], Mapping[str, str]],
         changed: Callable[[GpuWorkloadKey], None],
         overtaken: Callable[[str], None],
+        later: Callable[[str, Nanos], None],
     ) -> None:
         self._context = context
         self._workloads = workloads
         self._namespace_annotations = namespace_annotations
         self._changed = changed
         self._overtaken = overtaken
+        self._later = later
 
     async def follow(self, root: Root, facts: RootFacts, gpus: Mapping[str, int]) -> None:
         """Bring the GpuWorkload of a root in line with the annotations in force.
@@ -94,12 +100,16 @@ class Tracking:
         if self._context.read_only:
             return
         held = self._workloads.of_root(root.ref.uid)
-        if held:
+        absent = next((each for each in held if each.absent), None)
+        if held and absent is None:
             for workload in held:
                 await self._bring_in_line(workload, derived)
             return
         present = isinstance(facts.state, Present) and facts.state.uid == root.ref.uid
-        if derived.tracked and gpus and present:
+        wanted = derived.tracked and bool(gpus) and present
+        if absent is not None and not wanted:
+            self._workloads.drop(absent)
+        elif wanted and (absent is None or self._is_due(absent)):
             await self._create(root, derived, gpus)
 
     def wanted(self, root: Reference, facts: RootFacts) -> bool:
@@ -114,6 +124,19 @@ class Tracking:
             str(root),
             f"Namespace/{root.namespace}",
         )
+
+    def _is_due(self, absent: TrackedWorkload) -> bool:
+        """Return whether one that a user has deleted is created again now, ever less often."""
+        now = self._context.clock.monotonic()
+        if now - absent.made_at > _UNDISTURBED:
+            absent.made_again = 0
+        pause = min(SECOND << min(absent.made_again, 9) >> 1, MINUTE) if absent.made_again else 0
+        if (left := absent.made_at + pause - now) > 0:
+            self._later(absent.root.uid, Nanos(self._context.clock.wall() + left))
+            return False
+        absent.made_again, absent.made_at = absent.made_again + 1, now
+        log.info("%s was deleted by a user; it continues as %s", absent.key, absent.status.phase)
+        return True
 
     async def _create(self, root: Root, derived: Derived, gpus: Mapping[str, int]) -> None:
         made = new_gpu_workload(root, root.ref.namespace, gpus)
@@ -139,7 +162,9 @@ class Tracking:
         self._changed(key_of(root.ref.namespace, name))
 
     async def _first_status(self, stored: GpuWorkload, root: Root) -> GpuWorkload:
-        wanted = status_to_api(initial_status(root))
+        # The status of one that a user has deleted continues.
+        held = self._workloads.observe(stored)
+        wanted = status_to_api(held.carried or initial_status(root))
         change = StatusChange.over(GPU_WORKLOADS, stored.metadata, stored.status, wanted)
         if change is None:
             return stored

@@ -3,8 +3,11 @@
 Marked is phase Preempting with `preemptedFor` and `preemptionReason`, as Kaiwo writes it; evicted
 is Preempted; spared is Idle again, with the idle time it had. A GpuWorkload without a mark that is
 spared is touched, so that a mark that a deposed process still has on its way fails. With each mark
-its reports are written: events, conditions, and what work the victim loses. Source: specification
-of the idle plane, sections 11, 12 and 14.
+its reports are written: events, conditions, and what work the victim loses.
+
+Where a user deletes the GpuWorkload of a victim, the one that is created after it has the mark, and
+until then the memory of this process. Source: specification of the idle plane, sections 11, 12
+and 14.
 """
 
 from __future__ import annotations
@@ -27,11 +30,12 @@ from reprieve.api.reprieve import (
 from reprieve.engine.idle.lifecycle import marked, step
 from reprieve.engine.idle.lifecycle_facts import DeleteOutcome, Facts, Missing
 from reprieve.engine.idle.model import Phase, Status, Workload
+from reprieve.engine.idle.transitions import LIVING
 from reprieve.engine.plan import Plan
 from reprieve.execution.writes.contest import Contest
 from reprieve.execution.writes.evict import Eviction, Result
 from reprieve.execution.writes.statuses import StatusChange, write_status
-from reprieve.intake.gpuworkloads import status_to_api, workload_row
+from reprieve.intake.gpuworkloads import ref_of, status_from_api, status_to_api, workload_row
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Conflict, NotFound
 from reprieve.kube.resource import GPU_WORKLOADS
@@ -51,7 +55,7 @@ from reprieve.wording.kaiwo import (
     preemption_started,
 )
 
-__all__ = ["Marks", "Shown"]
+__all__ = ["Marks", "Shown", "root_of"]
 
 _SPARED: Final = "reprieve.dev/spared"
 _OUTCOMES: Final = {
@@ -125,10 +129,10 @@ class Marks:
 
     async def read(self, subject: ObjectRef, intent: Preemption) -> Shown:
         """Return the phase of a GpuWorkload and whether it carries the mark of this intent."""
-        found = await self._get(subject)
+        found = await self._get(subject, root_of(subject, intent))
         if found is None:
             return Shown()
-        status = found.status
+        status = self._status_of(found)
         preemptor = intent.spec.preemptor
         return Shown(
             found,
@@ -160,19 +164,25 @@ class Marks:
         if started is not None:
             self._context.announce(row.ref, started, intent.spec.plan_id)
 
+    def stays_idle(self, victim: Victim) -> bool:
+        """Whether it is idle, by what this process knows, though a user replaces it each time."""
+        held = self._workloads.standing_for(victim.subject, victim.root.uid)
+        return held is not None and bool(held.former) and held.status.phase is Phase.IDLE
+
     async def touch(self, intent: Preemption, found: GpuWorkload) -> None:
         """Write a GpuWorkload without a mark, so that one that is on its way fails."""
         metadata = {
             "resourceVersion": found.metadata.resource_version,
             "annotations": {_SPARED: intent.spec.plan_id},
         }
-        await self._fenced().patch(
-            GPU_WORKLOADS,
-            found.metadata.namespace,
-            found.metadata.name,
-            {"metadata": metadata},
-            GpuWorkload,
-        )
+        with contextlib.suppress(NotFound):
+            await self._fenced().patch(
+                GPU_WORKLOADS,
+                found.metadata.namespace,
+                found.metadata.name,
+                {"metadata": metadata},
+                GpuWorkload,
+            )
 
     async def remove(
         self,
@@ -207,8 +217,10 @@ class Marks:
         contest = Contest()
 
         async def once() -> None:
-            found = await self._get(victim.subject)
-            if found is None or found.status.phase not in (Phase.PREEMPTING, Phase.IDLE):
+            found = await self._get(victim.subject, victim.root.uid)
+            if found is None:
+                return
+            if self._status_of(found).phase not in (Phase.PREEMPTING, *LIVING):
                 return
             by_uid = contest.lost
             await self._write(found, intent, victim, eviction, evicted=evicted, by_uid=by_uid)
@@ -229,7 +241,7 @@ class Marks:
     ) -> None:
         now = self._context.clock.wall()
         row = self._row(found)
-        if row.status.phase is Phase.IDLE:
+        if row.status.phase is not Phase.PREEMPTING:
             # Never marked: an obstacle was found first. Its grace period starts anew.
             row = replace(row, status=replace(row.status, phase=Phase.PREEMPTING))
         outcome = step(
@@ -275,7 +287,17 @@ class Marks:
 
     def _row(self, found: GpuWorkload) -> Workload:
         settings = resolve(overrides_of(found.spec), self._context.tiers)
-        return workload_row(found, settings)
+        return workload_row(found, settings, status=self._status_of(found))
+
+    def _status_of(self, found: GpuWorkload) -> Status:
+        """Return what a GpuWorkload states, or the deleted one that it continues."""
+        held = self._workloads.get(key_of(found.metadata.namespace, found.metadata.name))
+        if held is None or held.ref.uid != found.metadata.uid:
+            return status_from_api(found.status)
+        continued = held.carried is not None and not found.status.phase
+        if held.absent or continued:
+            return held.status
+        return held.as_decided(status_from_api(found.status))
 
     async def _show(
         self,
@@ -289,13 +311,28 @@ class Marks:
 
         Otherwise a user who may write a GpuWorkload could keep it for as long as he writes it.
         """
+        held = self._workloads.standing_for(ref_of(found))
+        if held is not None and held.absent:
+            self._workloads.remember(held, status)
+            return
+        if held is not None:
+            held.decided = None
         wanted = msgspec.structs.replace(
             status_to_api(status, conditions), policy=found.status.policy, gpus=found.status.gpus
         )
         change = StatusChange.over(GPU_WORKLOADS, found.metadata, found.status, wanted)
-        if change is not None:
-            change = replace(change, version="") if by_uid else change
+        if change is None:
+            return
+        change = replace(change, version="") if by_uid else change
+        try:
             self._workloads.observe(await write_status(self._fenced(), change, GpuWorkload))
+        except NotFound:
+            held = self._workloads.standing_for(ref_of(found))
+            if held is None or (
+                held.ref.uid == found.metadata.uid and self._workloads.deleted(held) is None
+            ):
+                raise
+            self._workloads.remember(held, status)
 
     def _fenced(self) -> Client:
         fence = self._context.fence
@@ -303,18 +340,28 @@ class Marks:
             Priority.EVICT, fence.check, timeout=fence.request_timeout
         )
 
-    async def _get(self, subject: ObjectRef) -> GpuWorkload | None:
+    async def _get(self, subject: ObjectRef, root: str) -> GpuWorkload | None:
         try:
             found = await self._context.client.get(
                 GPU_WORKLOADS, subject.namespace, subject.name, GpuWorkload
             )
         except NotFound:
-            return None
-        if found.metadata.uid != subject.uid:
-            return None
+            held = self._workloads.standing_for(subject, root)
+            if held is None or held.ref.uid != subject.uid:
+                return None if held is None else held.object
+            return None if self._workloads.deleted(held) is None else held.object
         # The answer to a write may be lost, and the watch late: what is held here may be older.
         self._workloads.observe(found)
-        return found
+        if found.metadata.uid == subject.uid:
+            return found
+        held = self._workloads.standing_for(subject, root)
+        return None if held is None else held.object
+
+
+def root_of(subject: ObjectRef, intent: Preemption) -> str:
+    """Return the uid of the root of a victim, empty for a demand."""
+    roots = (v.root.uid for v in intent.spec.victims if v.subject.uid == subject.uid)
+    return next(roots, "")
 
 
 def _worded(texts: Sequence[EventText], victim: Victim, eviction: Eviction) -> list[EventText]:

@@ -306,11 +306,11 @@ class OpenIntents:
 
     async def _adopt(self) -> None:
         """Give an intent to every Preempting GpuWorkload that no open intent names."""
-        named = {victim.subject.uid for spec in self.specs() for victim in spec.victims}
+        named = {victim.root.uid for spec in self.specs() for victim in spec.victims}
         orphans = [
             held
             for held in self._workloads
-            if held.status.phase is Phase.PREEMPTING and held.ref.uid not in named
+            if held.status.phase is Phase.PREEMPTING and held.root.uid not in named
         ]
         for held in orphans:
             await self._adopt_one(held)

@@ -7,6 +7,7 @@ waits. Source: the design's "How data flows"; specification of the idle plane, s
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -150,11 +151,18 @@ class Snapshots:
 
     def _spaced(self, rows: Sequence[Workload]) -> tuple[Workload, ...]:
         """Return the rows, those that several plans did not serve with the next plan's instant."""
-        demands = {row.ref.uid for row in rows if row.status.phase is Phase.PENDING_GPU}
-        plans = plans_of_demands(self._records(), demands) if demands else {}
-        return tuple(
-            self._later(row, plans[row.ref.uid]) if row.ref.uid in plans else row for row in rows
-        )
+        uids = {
+            row.key: (row.ref.uid, *(Uid(uid) for uid in held.former))
+            for row in rows
+            if row.status.phase is Phase.PENDING_GPU
+            if (held := self._workloads.get(row.key)) is not None
+        }
+        wanted = frozenset(itertools.chain.from_iterable(uids.values()))
+        plans = plans_of_demands(self._records(), wanted) if wanted else {}
+        if not plans:
+            return tuple(rows)
+        made = {key: [at for uid in of for at in plans.get(uid, ())] for key, of in uids.items()}
+        return tuple(self._later(row, made[row.key]) if made.get(row.key) else row for row in rows)
 
     def _later(self, row: Workload, plans: Sequence[Nanos]) -> Workload:
         """Return a demand with the instant of its next plan, given its former ones.

@@ -36,10 +36,10 @@ from reprieve.execution.writes.evict import Result, evict, obstacle
 from reprieve.kube.errors import ApiError, Conflict, Forbidden
 from reprieve.kube.retry import is_silent, retried
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.evaluating.marks import Marks
+from reprieve.planes.idle.evaluating.marks import Marks, root_of
 from reprieve.planes.idle.kept import Kept
 from reprieve.planes.idle.records import PodRecord
-from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
+from reprieve.planes.idle.workloads import TrackedWorkloads
 from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.references import Reference
 from reprieve.wording.events import EventText
@@ -186,6 +186,9 @@ class IdleVictims:
         try:
             return await retried(contest.of(once), pause, again, _ATTEMPTS, soon=True)
         except (Conflict, _RefusedMark):
+            if contest.lost and self._marks.stays_idle(victim):
+                # Its root is what is evicted, and decides by its uid.
+                return Marked(None)
             return VictimResult(VictimState.SPARED, changed)
 
     def _is_refusal(self, victim: Victim, failure: ApiError) -> bool:
@@ -284,12 +287,8 @@ class IdleVictims:
         preemptor = intent.spec.preemptor
         if preemptor is None:
             return True
-        demand = self._workloads.get(key_of(preemptor.namespace, preemptor.name))
-        return (
-            demand is None
-            or demand.ref.uid != preemptor.uid
-            or demand.status.phase is not Phase.PENDING_GPU
-        )
+        demand = self._workloads.standing_for(preemptor)
+        return demand is None or demand.status.phase is not Phase.PENDING_GPU
 
     # Notice.
 
@@ -315,10 +314,8 @@ class IdleVictims:
             return LET_GO
         for guard in intent.spec.guards:
             subject = guard.subject
-            held = self._workloads.get(key_of(subject.namespace, subject.name))
-            phase = "gone"
-            if held is not None and held.ref.uid == subject.uid:
-                phase = held.status.phase.value
+            held = self._workloads.standing_for(subject, root_of(subject, intent))
+            phase = "gone" if held is None else held.status.phase.value
             if phase not in guard.phases:
                 return _not_as_planned(subject, phase, guard.phases)
         return ""
