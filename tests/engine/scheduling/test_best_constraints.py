@@ -45,3 +45,12 @@ def test_no_victims_cost_less_and_the_plan_states_it(
         assert line["exact"] == line["gap_0"] == line["plans"]
         assert not line.get("missed")
     assert sum(line["cheaper"] for line in lines) > 0
+
+
+def test_members_that_fit_in_one_order_alone_are_placed_without_preemption(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The search in orders ends before it finds it; what zones may have is worked out."""
+    arguments = ("--variants", "zones", "--kinds", "mixed", "--first", "132", "--instances", "1")
+    for line in figures(capsys, *arguments):
+        assert (line["placed_free"], line["free_only_with_best"]) == (1, 1)

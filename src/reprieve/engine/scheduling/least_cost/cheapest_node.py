@@ -32,7 +32,7 @@ from reprieve.engine.scheduling.least_cost.plan_cost import (
 )
 from reprieve.engine.scheduling.nodes.covered import Budgets, Instance
 from reprieve.engine.scheduling.nodes.covering import Effort, cover
-from reprieve.engine.scheduling.nodes.packing import Needs, room_of
+from reprieve.engine.scheduling.nodes.needs import Needs, room_of
 from reprieve.engine.scheduling.outcome import Preemption
 from reprieve.engine.scheduling.victims.budget_matches import budget_matches
 from reprieve.engine.scheduling.victims.node_by_node import Candidates

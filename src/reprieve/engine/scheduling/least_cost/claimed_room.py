@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,12 +24,10 @@ from reprieve.engine.placement.filters.dynamic.device_inventory import Selection
 from reprieve.engine.placement.filters.dynamic.device_selectors import UnsupportedSelector
 from reprieve.engine.placement.filters.dynamic.device_state import DeviceState, device_state_of
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.nodes.packing import Needs
+from reprieve.engine.scheduling.nodes.needs import MANY, Needs
 
-__all__ = ["MANY", "ClaimedRoom", "claimed_room", "claims_of"]
+__all__ = ["ClaimedRoom", "claimed_room", "claims_of"]
 
-#: Of a node that nothing limits.
-MANY: Final = 1 << 30
 #: A class of devices and the selectors of a request.
 _Sort: TypeAlias = tuple[str, tuple[str, ...]]
 

@@ -28,18 +28,19 @@ from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.least_cost.allowances import Allowances
 from reprieve.engine.scheduling.least_cost.claimed_room import claims_of
-from reprieve.engine.scheduling.least_cost.evenness import (
-    cases_of,
-    even_limits,
-    in_even_order,
-    passing,
-)
 from reprieve.engine.scheduling.least_cost.frontier import Slots, cheapest_nodes, wide
 from reprieve.engine.scheduling.least_cost.node_limits import node_limits
 from reprieve.engine.scheduling.least_cost.plan_cost import UnitCosts
 from reprieve.engine.scheduling.nodes.covered import Cover, Evenness, Instance
 from reprieve.engine.scheduling.nodes.covering import Effort, cover
-from reprieve.engine.scheduling.nodes.packing import Needs, assigned, room_of
+from reprieve.engine.scheduling.nodes.evenness import (
+    cases_of,
+    even_limits,
+    in_even_order,
+    passing,
+)
+from reprieve.engine.scheduling.nodes.needs import Needs, room_of
+from reprieve.engine.scheduling.nodes.packing import assigned
 from reprieve.engine.scheduling.nodes.placing import Choose
 from reprieve.engine.scheduling.victims.units import Units
 from reprieve.units.ids import Uid

@@ -24,9 +24,9 @@ from reprieve.engine.cluster.snapshot import Flag
 from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.placement.filters.spread import SpreadConstraintCounts, SpreadFilter
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.least_cost.claimed_room import MANY, claimed_room
-from reprieve.engine.scheduling.least_cost.evenness import room_for_members
-from reprieve.engine.scheduling.nodes.packing import Needs
+from reprieve.engine.scheduling.least_cost.claimed_room import claimed_room
+from reprieve.engine.scheduling.nodes.evenness import room_for_members
+from reprieve.engine.scheduling.nodes.needs import MANY, Needs
 
 __all__ = ["Case", "NodeLimits", "node_limits"]
 

@@ -5,6 +5,8 @@
 2. Their nodes are worked out exactly (`covering`), on as many nodes as one search covers.
 3. Members with constraints on one another, and what 2 does not answer, are tried in other orders
    and then depth first (`gangs.search`), both bounded in steps.
+4. Members with hard constraints on the numbers of pods in domains that fit like that nowhere are
+   worked out with these (`evenness`).
 
 Where more members wait than are needed all are tried, then the smallest that are enough; the others
 are placed on what is left. Filters have the last word: every member is placed by them. Source:
@@ -13,7 +15,7 @@ KEP-5710, "Future extensions".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,88 +23,20 @@ import numpy as np
 from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Placed
-from reprieve.engine.placement.filters.resources import ResourcesFilter
-from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.gangs.search import search
-from reprieve.engine.scheduling.nodes.covered import Instance
-from reprieve.engine.scheduling.nodes.covering import cover
+from reprieve.engine.scheduling.nodes.covered import Evenness, Instance
+from reprieve.engine.scheduling.nodes.covering import Effort, cover
+from reprieve.engine.scheduling.nodes.evenness import cases_of, even_limits, passing
+from reprieve.engine.scheduling.nodes.needs import Needs, room_of
 from reprieve.engine.scheduling.nodes.placing import Choose, Placing, diagnose
 from reprieve.engine.scheduling.outcome import Diagnosis
 from reprieve.units.ids import Uid
 
-__all__ = ["Needs", "place_otherwise", "room_of", "smallest"]
+__all__ = ["place_otherwise", "smallest"]
 
 _NODES: Final = 128  # that one exact search covers
 _MEMBERS: Final = 256  # of a gang that is searched for, with filters that look at each other
-
-#: Filters whose answer no placed sibling changes.
-_STATIC: Final = frozenset(
-    {
-        FilterName.NODE_NAME,
-        FilterName.NODE_UNSCHEDULABLE,
-        FilterName.TAINT_TOLERATION,
-        FilterName.NODE_AFFINITY,
-        FilterName.VOLUME_ZONE,
-        FilterName.NODE_DECLARED_FEATURES,
-    }
-)
-
-
-class Needs:
-    """What members request: classes of equal ones, and the resources that are checked.
-
-    `classes`: by class one of its members; `of`: the class of each member; `amounts`: (classes,
-    columns) of the snapshot's `columns`. `plain`: nothing but resources depends on which pods are
-    there.
-    """
-
-    def __init__(
-        self,
-        simulation: Simulation,
-        members: Sequence[Pending],
-        apart: Callable[[Pending], object] = lambda pending: None,
-    ) -> None:
-        """Sort the members into classes; `apart`: what else equal ones have in common."""
-        number: dict[tuple[int, int, object], int] = {}
-        self.classes: list[Pending] = []
-        self.of: list[int] = []
-        for pending in members:
-            key = (pending.pod_class, pending.labels, apart(pending))
-            if key not in number:
-                number[key] = len(self.classes)
-                self.classes.append(pending)
-            self.of.append(number[key])
-        checked: list[set[int]] = []
-        self.plain = True
-        for pending in self.classes:
-            own: set[int] = set()
-            for each in simulation.filters(pending):
-                if isinstance(each, ResourcesFilter):
-                    own |= {0, *each.columns}
-                elif each.name not in _STATIC:
-                    self.plain = False
-            checked.append(own)
-        self.columns = np.array(sorted(set().union(*checked)), np.int64)
-        self.amounts = np.zeros((len(self.classes), len(self.columns)), np.int64)
-        for row, (pending, own) in enumerate(zip(self.classes, checked, strict=True)):
-            asked = simulation.requests_of(pending.pod_class)[self.columns]
-            self.amounts[row] = np.where(np.isin(self.columns, list(own)), asked, 0)
-        self.counts = tuple(np.bincount(self.of, minlength=len(self.classes)).tolist())
-
-
-def room_of(simulation: Simulation, needs: Needs, used: I64 | None = None) -> I64:
-    """Return what is free of the resources that members request: (nodes, columns).
-
-    Beside who is nominated there; `used`: (nodes, resources), the simulation's where None.
-    """
-    snapshot = simulation.snapshot
-    occupied = simulation.used if used is None else used
-    free: I64 = (snapshot.allocatable - occupied)[:, needs.columns]
-    for node, pods in simulation.nominated.items():
-        for pod in pods:
-            free[node] -= simulation.requests_of(pod.pod_class)[needs.columns]
-    return free
 
 
 def place_otherwise(
@@ -169,7 +103,27 @@ def _nodes_for(
     # Nodes with the least capacity first.
     order = np.argsort(free.astype(np.float64).sum(axis=1), kind="stable")
     useful: Mask = np.asarray(passes.any(axis=0))
-    return search(simulation, members, order, useful)
+    found = search(simulation, members, order, useful)
+    return _evenly(simulation, needs, free, within) if found is None else found
+
+
+def _evenly(
+    simulation: Simulation, needs: Needs, free: I64, within: Mask | None
+) -> list[int] | None:
+    """Return a node for each member by an exact search over what domains may have."""
+    passes = np.array([passing(simulation, pending) for pending in needs.classes])
+    if within is not None:
+        passes &= within
+    useful = np.flatnonzero(passes.any(axis=0))
+    evens = even_limits(simulation, needs, np.zeros(0, np.int64), passes)
+    if not evens or not len(useful) or len(useful) > _NODES:
+        return None
+    for case in cases_of(evens)[0]:
+        counted = [each.on(useful, (), at) for each, at in zip(evens, case, strict=True)]
+        found = cover(_without_units(needs, free[useful], passes[:, useful], counted), Effort())
+        if found is not None:
+            return assigned(needs, useful.tolist(), found.members)
+    return None
 
 
 def _enough_room(needs: Needs, free: I64, passes: Mask) -> bool:
@@ -192,18 +146,24 @@ def _exact(needs: Needs, free: I64, passes: Mask) -> list[int] | None:
     if len(useful) > _NODES:
         order = np.lexsort(tuple(-free[useful].T))
         useful = np.sort(useful[order[:_NODES]])
-    nothing: Mapping[int, tuple[int, ...]] = {}
-    found = cover(
-        Instance(
-            free=[tuple(row) for row in free[useful].tolist()],
-            needs=[tuple(row) for row in needs.amounts.tolist()],
-            counts=needs.counts,
-            allowed=passes[:, useful].T.tolist(),
-            frees=[nothing] * len(useful),
-            cost=(),
-        )
-    )
+    found = cover(_without_units(needs, free[useful], passes[:, useful]))
     return None if found is None else assigned(needs, useful.tolist(), found.members)
+
+
+def _without_units(
+    needs: Needs, free: I64, passes: Mask, even: Sequence[Evenness] = ()
+) -> Instance:
+    """Return what is to be covered on these nodes where no unit may be evicted."""
+    nothing: Mapping[int, tuple[int, ...]] = {}
+    return Instance(
+        free=[tuple(row) for row in free.tolist()],
+        needs=[tuple(row) for row in needs.amounts.tolist()],
+        counts=needs.counts,
+        allowed=passes.T.tolist(),
+        frees=[nothing] * len(free),
+        cost=(),
+        even=even,
+    )
 
 
 def assigned(needs: Needs, nodes: Sequence[int], members: Sequence[Sequence[int]]) -> list[int]:

@@ -24,9 +24,8 @@ from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.placement.filters.spread import SpreadConstraintCounts, SpreadFilter
 from reprieve.engine.placement.reasons import Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.least_cost.claimed_room import MANY
 from reprieve.engine.scheduling.nodes.covered import Evenness, Pattern
-from reprieve.engine.scheduling.nodes.packing import Needs, room_of
+from reprieve.engine.scheduling.nodes.needs import MANY, Needs, room_of
 
 __all__ = [
     "Even",
