@@ -48,14 +48,19 @@ def placed(name: str, pods: int, gpus: int, level: str, priority: str, how: str)
 
 @situation
 def no_rack_has_enough_free() -> Situation:
-    """Two racks of four nodes; one node of each is held by work of higher priority."""
+    """Five of eight nodes are held by work of higher priority, the rest are in one rack."""
     held = [placed(f"held-{n}", 1, 8, _HOST, "high", "required") for n in range(5)]
     return Situation(
-        _there(64, {"r1": 4, "r2": 4}),
-        [placed("mine", 3, 8, _RACK, "low", "required")],
-        ["r2", "8"],
+        _there(128, {"r1": 4, "r2": 4}, preemption={"withinClusterQueue": "LowerPriority"}),
+        [placed("mine", 4, 8, _RACK, "low", "required")],
+        [
+            "its places are those of work that is preempted for a higher priority only",
+            "no example.com/rack has capacity for 4 pods: the best, r2, has capacity for 3",
+            "who stays: 1 of no lower priority",
+        ],
         [held],
         "scheduling,quota",
+        explain_expects=["Workload team/job-held-"],
     )
 
 
@@ -64,7 +69,18 @@ def gang_that_is_larger_than_any_rack() -> Situation:
     return Situation(
         _there(64, {"r1": 4, "r2": 4}),
         [placed("mine", 5, 8, _RACK, "low", "required")],
-        ["4 out of 5"],
+        ["no example.com/rack has capacity for 5 pods: the best, r1, has capacity for 4"],
+        controllers="scheduling,quota",
+        plan_expects=["NEVER FITS"],
+    )
+
+
+@situation
+def gang_that_fits_in_a_wider_level() -> Situation:
+    return Situation(
+        _there(64, {"r1": 4}),
+        [placed("mine", 2, 8, _HOST, "low", "required")],
+        ["example.com/rack instead of kubernetes.io/hostname it starts"],
         controllers="scheduling,quota",
     )
 
@@ -74,19 +90,38 @@ def level_that_the_topology_does_not_have() -> Situation:
     return Situation(
         _there(64, {"r1": 4}),
         [placed("mine", 2, 8, "example.com/block", "low", "required")],
-        ["example.com/block"],
+        [
+            "they request example.com/block",
+            "topology racks has example.com/rack and kubernetes.io/hostname",
+            "example.com/rack instead of example.com/block it starts",
+        ],
+        controllers="scheduling,quota",
+        plan_expects=["NEVER FITS"],
+    )
+
+
+@situation
+def level_of_a_queue_without_a_topology() -> Situation:
+    there = [each for each in _there(64, {"r1": 4}) if each["kind"] != "ResourceFlavor"]
+    return Situation(
+        (*there, flavor("mi300x")),
+        [placed("mine", 2, 8, _RACK, "low", "required")],
+        ["no flavor of its queue has one", "they request example.com/rack"],
         controllers="scheduling,quota",
     )
 
 
 @situation
-def work_in_the_rack_that_may_not_be_preempted() -> Situation:
+def work_in_the_rack_that_its_policies_leave_alone() -> Situation:
     held = [placed(f"held-{n}", 1, 8, _HOST, "low", "required") for n in range(5)]
-    preemption = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"}
+    never = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"}
     return Situation(
-        _there(64, {"r1": 4, "r2": 4}, preemption=preemption),
+        _there(128, {"r1": 4, "r2": 4}, preemption=never),
         [placed("mine", 4, 8, _RACK, "high", "required")],
-        ["withinClusterQueue"],
+        [
+            "no example.com/rack has capacity for 4 pods: the best, r2, has capacity for 3",
+            "its queue's preemption policies leave alone",
+        ],
         [held],
         "scheduling,quota",
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.situations import devices, groups, nodes, queues, slips, surroundings
+from tests.situations import devices, groups, nodes, queues, racks, slips, surroundings
 from tests.situations.asked import SITUATIONS, text_of
 
 TOLD = Path(__file__).parent / "told"
-MODULES = (nodes, groups, queues, slips, devices, surroundings)
+MODULES = (nodes, groups, queues, racks, slips, devices, surroundings)
 
 
 def names_of(module: str) -> list[str]:

@@ -32,10 +32,12 @@ from reprieve.engine.quota.model import (
     Toleration,
     Workload,
 )
+from reprieve.engine.topology.model import Topology, TopologyRequest
 from reprieve.wording.diagnosis import general_step, sentence
 from tests.engine.diagnosis.quota_cases import GPU, NOW, Site, held, queue, work
 
 CPU = 1_000  # millicores
+RACKS = Topology("racks", ("rack", "host"))
 RECLAIMS = Preemption(Policy.NEVER, Policy.ANY)
 OPEN = BorrowWithinCohort(Policy.LOWER_PRIORITY)
 
@@ -373,3 +375,22 @@ def test_holders_of_every_flavor_that_would_do_are_named() -> None:
     found = told(site.submit(work("w", "q", 4)))
     assert found.deficit == {("a100", GPU): 4, ("h100", GPU): 4}
     assert {each.holder.name for each in found.blockers} == {"one", "two"}
+
+
+def test_a_level_that_no_topology_of_the_queue_has_is_told_with_those_that_there_are() -> None:
+    pod_set = PodSet("main", 2, {GPU: 1}, topology=TopologyRequest(required="block"))
+    wanting = replace(work("w", "q", 2), pod_sets=(pod_set,))
+
+    def cause(flavor: ResourceFlavor) -> Diagnosis:
+        site = Site(queue("q", 8), flavors=(flavor,), topologies={"racks": RACKS})
+        return told(site.submit(wanting))
+
+    missing = cause(ResourceFlavor("a100", topology="racks"))
+    assert (missing.reason, missing.cause) == (Reason.NO_FLAVOR_MATCHES, Cause.LEVEL_MISSING)
+    assert sentence(missing) == (
+        "No topology of its queue's flavors has the level that its pods request: they request "
+        "block; topology racks has rack and host"
+    )
+    bare = cause(ResourceFlavor("a100"))
+    assert (bare.reason, bare.cause) == (Reason.NO_FLAVOR_MATCHES, Cause.NO_TOPOLOGY)
+    assert "they request block" in sentence(bare)

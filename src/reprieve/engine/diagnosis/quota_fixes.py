@@ -77,6 +77,7 @@ class _Search:
             return
         kinds: tuple[Callable[[], Iterable[Remedy]], ...] = (
             lambda: self._wait(diagnosis),
+            self._wider_levels,
             self._fewer_pods,
             self._fewer_devices,
             self._without_constraint,
@@ -173,6 +174,9 @@ class _Search:
                 loose = self._with(pod_set, replace(pod_set, affinity=None))
                 field = f"{spec}.affinity.nodeAffinity"
                 yield from self._one(Change.WITHOUT_CONSTRAINT, field, "required", "", loose)
+
+    def _wider_levels(self) -> Iterator[Remedy]:
+        for pod_set in self.workload.pod_sets:
             yield from self._wider_level(pod_set)
 
     def _wider_level(self, pod_set: PodSet) -> Iterator[Remedy]:
