@@ -115,7 +115,7 @@ def test_what_is_needed_is_told_with_what_of_it_is_free() -> None:
     asks = Asks(8, {"nvidia.com/gpu": 8, "cpu": 2000}, {"nvidia.com/gpu": 64, "cpu": 16000})
     wanted = Outcome(
         "Job", "team", "wanted", Verdict.STARTS_WITH_VICTIMS, pods=8, placed=8, asks=asks,
-        short={"nvidia.com/gpu": 40}, pods_without_victims=3,
+        short={"nvidia.com/gpu": 40}, pods_without_victims=0, pods_if_fewer=3,
     )  # fmt: skip
     told = plan_text(answer(victim("b", "", amd=4), outcomes=(wanted,)), ["quota"])
     assert told[1:4] == [
@@ -124,7 +124,7 @@ def test_what_is_needed_is_told_with_what_of_it_is_free() -> None:
             "  STARTS, others are preempted   needs 64 nvidia.com/gpu, free in reach 24: "
             "40 from others"
         ),
-        "  without preemption: 3 pods now",
+        "  without preemption: 0 pods now; 3 pods if no more were submitted",
     ]
 
 

@@ -65,7 +65,7 @@ async def test_a_plan_with_victims_says_how_many_pods_start_without(tmp_path: Pa
         asked = await ask(cluster.embedded.kubeconfig, job("wanted", priority="high", pods=2))
         assert asked.answer.verdict is Verdict.STARTS_WITH_VICTIMS, asked.answer
         (outcome,) = asked.answer.outcomes
-        assert (outcome.pods, outcome.pods_without_victims) == (2, 1)
+        assert (outcome.pods, outcome.pods_without_victims, outcome.pods_if_fewer) == (2, 0, 1)
         assert outcome.asks.scarce == ("cpu",)
         assert (outcome.asks.total["cpu"], outcome.short) == (2000, {"cpu": 1000})
         told = plan_text(asked.answer, ["quota"])

@@ -145,7 +145,9 @@ def _outcome(outcome: Outcome, form: _Form, now: Nanos) -> Iterator[str]:
     yield from _reported(needs, form, f"  {_HEADLINES[outcome.verdict]}{'   ' if needs else ''}")
     if outcome.pods_without_victims is not None:
         pods = counted(outcome.pods_without_victims, "pod")
-        yield f"  without preemption: {pods} now"
+        fewer = outcome.pods_if_fewer
+        instead = f"; {counted(fewer, 'pod')} if no more were submitted" if fewer else ""
+        yield f"  without preemption: {pods} now{instead}"
     if outcome.pods_on_empty_cluster is not None and outcome.waiting[0] in ("Pod", "PodGroup"):
         pods = f"{outcome.pods_on_empty_cluster:,} of {counted(outcome.pods, 'pod')}"
         yield f"  even on the empty cluster: {pods} placed"

@@ -2,8 +2,8 @@
 
 Of what starts because others are preempted, the pods that would start without are those placed by
 the same planes when preemption is switched off (`whatif.copy.sparing`); where none is, as many as
-the engine starts when fewer are requested. What a queue borrows is what the quota plane
-wrote into its status at the end.
+the engine starts when fewer are requested are stated beside. What a queue borrows is what the
+quota plane wrote into its status at the end.
 
 What is missing without them is what the engine states of it then. A queue of the same cohort
 reclaims what is borrowed where it may reclaim and has not used all of its own.
@@ -36,7 +36,12 @@ def with_undisturbed(answer: Answer, spared: Answer) -> Answer:
     known = {(each.kind, each.namespace, each.name): each for each in spared.outcomes}
     return answer.judged_again(
         tuple(
-            replace(each, pods_without_victims=_pods(each, other), short=_short(each, other))
+            replace(
+                each,
+                pods_without_victims=_pods(other),
+                pods_if_fewer=_if_fewer(each, other),
+                short=_short(each, other),
+            )
             if each.verdict is Verdict.STARTS_WITH_VICTIMS
             and (other := known.get((each.kind, each.namespace, each.name))) is not None
             else each
@@ -141,13 +146,18 @@ def _short(wanted: Outcome, spared: Outcome) -> dict[str, int]:
     return {kind: amount for (where, kind), amount in deficit.items() if where == place}
 
 
-def _pods(wanted: Outcome, spared: Outcome) -> int:
+def _pods(spared: Outcome) -> int:
     if spared.verdict in (Verdict.STARTS, Verdict.STARTS_WITH_VICTIMS):
         return spared.pods  # of a job that is admitted in part fewer than with victims
-    if spared.placed or spared.diagnosis is None:
-        return spared.placed
+    return spared.placed
+
+
+def _if_fewer(wanted: Outcome, spared: Outcome) -> int | None:
+    """Return how many pods the engine starts without victims where none of all of them starts."""
+    if _pods(spared) or spared.diagnosis is None:
+        return None
     for fix in spared.diagnosis.fixes:
         if fix.change is Change.FEWER_PODS and not fix.victims:
             # Of several sets of pods one gets smaller.
-            return max(0, wanted.pods - int(fix.before) + int(fix.after))
-    return 0
+            return max(0, wanted.pods - int(fix.before) + int(fix.after)) or None
+    return None

@@ -116,8 +116,10 @@ class Outcome:
     `waiting`: kind and name of what waits, a Workload, PodGroup or pod. `pods`: how many it has and
     how many have a node, as far as they are placed here; `pods_requested`: how many it requests
     where it is admitted with fewer. `pods_without_victims`: how many would start without
-    preemption; None where no work has to be preempted, or it was not computed. `asks`: what its
-    pods request; `short`: what of that is missing without preemption, by resource.
+    preemption; None where no work has to be preempted, or it was not computed. `pods_if_fewer`: of
+    pods that start only together, how many would start without if only these were submitted; None
+    where that is none, or some start anyhow. `asks`: what its pods request; `short`: what of that
+    is missing without preemption, by resource.
     `pods_on_empty_cluster`: of what never fits, how many have a node where no work runs.
     `estimate`: when it starts at the latest; `idle`: why no idle work is preempted for it.
     `written`: what changes that would help are in the manifests.
@@ -139,6 +141,7 @@ class Outcome:
     waiting: tuple[str, str] = ("", "")
     diagnosis: Diagnosis | None = None
     pods_without_victims: int | None = None
+    pods_if_fewer: int | None = None
     asks: Asks = field(default_factory=Asks)
     short: Mapping[str, int] = field(default_factory=dict)
     pods_on_empty_cluster: int | None = None

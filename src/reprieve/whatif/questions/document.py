@@ -137,6 +137,8 @@ class OutcomeDocument(_Struct, frozen=True):
     """What becomes of one thing submitted; the verdict is null where no plane decides about it.
 
     `podsWithoutVictims` would start without preemption; null where no work has to be preempted.
+    `podsIfFewer`: of pods that start only together, how many would start without if only these were
+    submitted; null where that is none.
     `requests`: quantities of all its pods by resource; `missing`: what of that is not free for it,
     so that others are preempted.
     `podsRequested`: of a job that is admitted with fewer pods than it requests; else null.
@@ -163,6 +165,7 @@ class OutcomeDocument(_Struct, frozen=True):
     pods_requested: int | None
     fixes: list[FixDocument]
     pods_without_victims: int | None
+    pods_if_fewer: int | None
     requests: dict[str, str]
     missing: dict[str, str]
     pods_on_empty_cluster: int | None
@@ -302,6 +305,7 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
         outcome.pods_requested,
         [_fix(each, outcome.written.get(each, ())) for each in fixes],
         outcome.pods_without_victims,
+        outcome.pods_if_fewer,
         _quantities(outcome.asks.total),
         _quantities(outcome.short),
         outcome.pods_on_empty_cluster,
