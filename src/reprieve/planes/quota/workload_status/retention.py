@@ -89,16 +89,19 @@ class Retention:
         event = EventText("Normal", "Deleted", text)
         self._context.announce(reference, event, f"{kind.framework}-kueue-controller")
 
-    async def let_go(self, key: str, workload: Workload) -> None:
-        """Remove the finalizer of a Workload."""
+    async def let_go(self, key: str, workload: Workload) -> bool:
+        """Remove the finalizer of a Workload; return whether finalizers of others remain."""
+        others: list[str] = []
 
         def change(current: Json) -> Json | None:
             finalizers = current["metadata"].get("finalizers") or []
             if current["metadata"]["uid"] != workload.metadata.uid:
+                others.clear()
                 return None
+            others[:] = [each for each in finalizers if each != RESOURCE_IN_USE]
             if RESOURCE_IN_USE not in finalizers:
                 return None
-            current["metadata"]["finalizers"] = [f for f in finalizers if f != RESOURCE_IN_USE]
+            current["metadata"]["finalizers"] = list(others)
             return current
 
         namespace, _, name = key.partition("/")
@@ -107,3 +110,5 @@ class Retention:
             await client.modify(WORKLOADS, namespace, name, change)
         except NotFound:
             self._state.gone(key)
+            return False
+        return bool(others)

@@ -1,6 +1,6 @@
 """What a Workload needs beside its job and the cycles: checks, evictions, backoff, its end.
 
-1. deleted: the finalizer is removed once the job is deleted or has no pods
+1. deleted: the finalizer is removed once the job is deleted or has no pods; finished where it stays
 2. finished: deleted once it was kept long enough
 3. to be deactivated: made inactive; inactive: evicted, and its job deleted after a while where the
    deactivation was ours
@@ -46,6 +46,7 @@ from reprieve.planes.quota.workload_status.transitions import (
     deactivation_asked,
     evicted,
     evictions_of,
+    finished,
     released,
     unreserved,
 )
@@ -64,6 +65,7 @@ _STOPPED: Final = {
     EvictionReason.LOCAL_QUEUE_STOPPED: "The LocalQueue is stopped",
     EvictionReason.DEACTIVATED: DEACTIVATED_MESSAGE,
 }
+_DELETED: Final = ("Deleted", "The workload is deleted; finalizers of others keep the object")
 _TOO_OFTEN: Final = ("RequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")
 _TOO_LONG: Final = ("MaximumExecutionTimeExceeded", "exceeding the maximum execution time")
 
@@ -101,7 +103,7 @@ class WorkloadReconciler:
             return
         if workload.metadata.deletion_timestamp:
             if not self._jobs.has_pods(workload):  # else looked at again when its job changes
-                await self._retention.let_go(key, workload)
+                await self._end_deleted(key, workload)
             return
         if is_condition_true(workload, "Finished"):
             await self._retention.keep_finished(key, workload)
@@ -119,6 +121,22 @@ class WorkloadReconciler:
         if workload is not None:
             await self._give_back(key, workload)
         refusals.raise_first()
+
+    async def _end_deleted(self, key: str, workload: Workload) -> None:
+        """Free the quota of a Workload that is deleted and has no pods.
+
+        With a finalizer of its owner it stays, and would hold its quota without any use of it.
+        """
+        if not await self._retention.let_go(key, workload):
+            return
+        now = self._context.clock.wall()
+
+        def change(current: Workload) -> Workload | None:
+            if is_condition_true(current, "Finished"):
+                return None
+            return finished(current, *_DELETED, now)
+
+        await self._writer.change(key, workload.metadata.uid, change)
 
     async def _give_back(self, key: str, workload: Workload) -> None:
         """Do what is due of a Workload that is not over."""
