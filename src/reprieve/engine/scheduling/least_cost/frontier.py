@@ -100,7 +100,9 @@ def wide(room: Slots) -> Wide | None:
     near = _near(room, leaving, nodes)
     for _ in range(_ROUNDS):
         # What is evicted for one node costs nothing more on another.
-        there = np.isin(room.node, list(at)) & leaving[room.unit]
+        chosen = np.zeros(len(room.passes), np.bool_)
+        chosen[list(at)] = True
+        there = chosen[room.node] & leaving[room.unit]
         used = np.bincount(room.unit[there], minlength=len(room.cost))
         share = room.cost / np.maximum(used, 1)
         lined = _lined(near, level, share)

@@ -29,7 +29,7 @@ from reprieve.engine.scheduling.least_cost.plan_cost import (
 )
 from reprieve.engine.scheduling.outcome import Preemption
 from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches
-from reprieve.engine.scheduling.victims.units import Units
+from reprieve.engine.scheduling.victims.units import Units, stable_order
 from reprieve.units.ids import Uid
 
 __all__ = ["Search", "costs_less", "found_exactly", "least_costly"]
@@ -86,11 +86,13 @@ def _searched(
     units = search.empty()
     parts = units.flat(np.arange(len(units)))
     offered = Proposals(search.simulation, members, units, parts, search.full.used, domains)
-    limits = allowances(units, parts, budgets)
-    broken: I64 | None = None
-    if limits is not None and offered.large:
-        broken = _beyond(units, parts, np.zeros(len(units), np.bool_), budgets)
-    under = None if limits is None or broken is not None else limits.pods(len(units))
+    limits, broken = None, None
+    if budgets.limited[snapshot.pod_labels[parts[0]]].any():
+        if offered.large:
+            broken = _beyond(units, parts, np.zeros(len(units), np.bool_), budgets)
+        else:
+            limits = allowances(units, parts, budgets)
+    under = None if limits is None else limits.pods(len(units))
     counted = costs = unit_costs(units, parts, weights, broken, under)
     bound = offered.bound
     while True:
@@ -140,7 +142,7 @@ def _beyond(units: Units, parts: tuple[I64, I64], first: Mask, budgets: BudgetMa
     labels = units.snapshot.pod_labels[slots]
     hit = np.flatnonzero(budgets.limited[labels])
     budget = budgets.first[labels[hit]]
-    order = np.lexsort((~first[place[hit]], budget))
+    order = stable_order(2 * budget + ~first[place[hit]], 2 * len(budgets.budgets))
     hit, budget = hit[order], budget[order]
     rank = np.arange(len(hit)) - np.searchsorted(budget, budget)
     allowed = np.array([each.allowed for each in budgets.budgets], np.int64)
