@@ -83,6 +83,7 @@ async def ask(
             submitted = await dry_run(client, submitted)
             notes = await dry_run_pods(client, submitted, kinds_of(deciders))
         answer = await planned(client, snapshot, deciders, submitted, asking=asking)
+        assert not any("the copy has none" in each for each in answer.warnings), answer.warnings
         return Asked(replace(answer, warnings=(*notes, *answer.warnings)), wire.sent)
     finally:
         await client.close()

@@ -93,6 +93,7 @@ class Overlay:
     Attributes:
         history: every change, in order; events and leases apart.
         asked: paths of objects that were requested and are not part of the snapshot.
+        unread: kinds that were listed, which the cluster serves and of which nothing was read.
         subscribers: called with each change, after it was stored.
         admission: what webhooks make of an object that is created.
     """
@@ -102,6 +103,7 @@ class Overlay:
         self.clock = clock
         self.history: list[Change] = []
         self.asked: set[str] = set()
+        self.unread: set[str] = set()
         self.subscribers: list[Callable[[Change], None]] = []
         self.admission: Callable[[Resource, Json], Json] = lambda resource, obj: obj
         self._tables: dict[KindKey, Table] = {}

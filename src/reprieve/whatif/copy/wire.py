@@ -21,6 +21,7 @@ from kubeworld.writes.refusals import Refused
 from reprieve.kube.bodies import PatchType
 from reprieve.kube.transport import Answer, Request, Wire
 from reprieve.whatif.copy.list_pages import ListPages
+from reprieve.whatif.copy.lists import discovered
 from reprieve.whatif.copy.overlay import Overlay
 from reprieve.whatif.snapshots.snapshot import KindKey
 
@@ -134,6 +135,7 @@ class OverlayWire:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self._lists = ListPages(overlay)
+        self._served: set[tuple[str, str, str]] | None = None
 
     async def send(self, request: Request, stream: bool, rejected: bool) -> Answer:
         """Return the answer; a turn of the loop passes, as with a real server."""
@@ -176,6 +178,10 @@ class OverlayWire:
         resource = overlay.table(*target.kind)
         if not target.name:
             if resource is None or resource.version != target.version:
+                # By name the planes list what their own settings are in, which are read apart.
+                named = _name_of(request.query.get("fieldSelector", ""))
+                if resource is None and not named and self._is_served(target):
+                    overlay.unread.add(".".join(filter(None, reversed(target.kind))))
                 raise Refused(404, "NotFound", "the server could not find the requested resource")
             if request.query.get("watch"):
                 lines = _Lines(overlay.clock)
@@ -195,6 +201,14 @@ class OverlayWire:
         if target.part == "scale":
             return _json({"metadata": found["metadata"], "spec": _replicas(found)})
         return _json(found)
+
+    def _is_served(self, target: Target) -> bool:
+        """Return whether the cluster of the snapshot serves a kind."""
+        if self._served is None:
+            found = discovered(self._overlay.snapshot.documents)
+            self._served = {(each.group, each.version, each.plural) for each in found}
+        group, plural = target.kind
+        return (group, target.version, plural) in self._served
 
     def _single(self, path: str) -> Answer:
         """Answer for an object of a kind that was not listed."""

@@ -52,9 +52,15 @@ def answer_of(run: Run) -> Answer:
         placement=tuple(reading.placement()),
         snapshot=run.overlay.snapshot,
         rest=run.rest,
-        warnings=(*run.troubles, *run.log),
+        warnings=(*run.troubles, *run.log, *_unread(run)),
     )
     return answer.judged_again(outcomes)
+
+
+def _unread(run: Run) -> Iterator[str]:
+    """Yield what the planes read and the copy does not have, as absence would be read as a fact."""
+    for kind in sorted(run.overlay.unread):
+        yield f"the planes read {kind}, of which the copy has none: the answer may be wrong"
 
 
 class _Reading:

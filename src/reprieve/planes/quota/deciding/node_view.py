@@ -110,6 +110,10 @@ class NodeView:
     def _joins(self) -> bool:
         return self._shared is not None and self._context.joint.scheduling is not None
 
+    @property
+    def _who_needs(self) -> str:
+        return "proveNodes needs" if self.wanted else "topologies need"
+
     def start(self, group: asyncio.TaskGroup) -> None:
         """Follow the cluster until the group ends, once a caller wants it."""
         self._group, self._observing = group, False
@@ -172,7 +176,7 @@ class NodeView:
     def troubles(self) -> list[str]:
         """Return one line for each kind that cannot be read."""
         return [
-            f"{each.resource.qualified}, which proveNodes needs: {each.health}: {each.error}"
+            f"{each.resource.qualified}, which {self._who_needs}: {each.health}: {each.error}"
             for each in self._followed
             if each.health in (Health.FORBIDDEN, Health.NOT_SERVED)
         ]
@@ -255,13 +259,13 @@ class NodeView:
             resource,
             wire,
             _Sink(kind, convert, self._replace, self._apply),
-            report=lambda trouble: log.warning("proveNodes: %s", trouble),
+            report=lambda trouble: log.warning("what %s is not read: %s", self._who_needs, trouble),
             restarted=lambda why: context.metrics.watch_restarts.labels(
                 resource.qualified, why
             ).inc(),
         )
         self._followed.append(followed)
-        group.create_task(followed.run(), name=f"watch {resource} for proveNodes")
+        group.create_task(followed.run(), name=f"watch {resource} for nodes")
 
     def _replace(self, kind: Kind, listed: list[Change]) -> None:
         self._cluster.replace(kind, listed)
