@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 
+from kubeworld.kinds.families import FAMILIES, Pods
 from reprieve.api import kueue
 from reprieve.intake.quota_requests import pod_requests
 from reprieve.jobs.pod_sets import pod_sets_of
@@ -422,3 +423,27 @@ def test_odd_annotations_of_a_template_ask_for_no_topology(odd: object) -> None:
     plain = pod_sets_of(row, job)
     job["spec"]["template"].setdefault("metadata", {})["annotations"] = odd
     assert [set(each) for each in pod_sets_of(row, job)] == [set(each) for each in plain]
+
+
+@pytest.mark.parametrize(
+    ("group", "pods"),
+    [
+        ({}, 1),
+        ({"replicas": 0, "minReplicas": 3}, 3),
+        ({"minReplicas": 2, "numOfHosts": 4}, 8),
+        ({"replicas": 5, "maxReplicas": 4}, 4),
+        ({"replicas": 2, "minReplicas": 1, "maxReplicas": 4}, 2),
+        ({"replicas": 0, "minReplicas": 0}, 0),
+    ],
+)
+def test_workers_of_ray_are_counted_within_their_bounds(group: dict[str, int], pods: int) -> None:
+    """As their operator makes them, whatever `replicas` states."""
+    job = obj("RayCluster")
+    worker = job["spec"]["workerGroupSpecs"][0]
+    for name in ("replicas", "minReplicas", "maxReplicas", "numOfHosts"):
+        worker.pop(name, None)
+    worker |= group
+    (_, found) = pod_sets_of(ROWS["RayCluster"], job)
+    made = FAMILIES["rayclusters.ray.io"].make("name", job["spec"])
+    assert found["count"] == pods
+    assert [each.count for each in made if isinstance(each, Pods)] == [1, pods]

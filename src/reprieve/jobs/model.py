@@ -122,6 +122,8 @@ class PodSetSource(_Row, frozen=True):
         each: path of a list whose items are described one by one.
         counts: factors of the number of pods; each is the smallest of the paths that are there.
         default: the number of pods of a factor none of whose paths is there.
+        least: path of a bound of the first factor that its controller raises it to; `most` is that
+            of one that it lowers it to.
         beside: what another template changes about these pods.
         when: holds for jobs that have such pods.
         otherwise: the template where the job has none.
@@ -140,6 +142,8 @@ class PodSetSource(_Row, frozen=True):
     each: str = ""
     counts: list[list[str]] = []
     default: int = 1
+    least: str = ""
+    most: str = ""
     beside: Beside | None = None
     when: Test | None = None
     otherwise: dict[str, Any] = {}

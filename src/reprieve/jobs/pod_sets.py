@@ -129,6 +129,8 @@ def _of_source(source: PodSetSource, item: Json, job: Json, number: int) -> Iter
         template = _composed(source.asked, template, flat, job)
     name = first(item, source.name_from) if source.name_from else source.name
     counts = [_factor(source, paths, item) for paths in source.counts]
+    if counts:
+        counts[0] = _bounded(source, counts[0], item)
     count = math.prod(counts)
     if source.beside is not None and first(item, source.beside.path) is not None:
         name, count = source.beside.name, count - source.beside.fewer
@@ -166,6 +168,15 @@ def _place_of(source: PodSetSource, number: int) -> str:
 def _factor(source: PodSetSource, paths: list[str], item: Json) -> int:
     given = [value for path in paths if isinstance(value := first(item, path), int)]
     return min(given, default=source.default)
+
+
+def _bounded(source: PodSetSource, number: int, item: Json) -> int:
+    """Return the factor as its controller reads it: raised to one bound, else lowered."""
+    least = first(item, source.least) if source.least else None
+    most = first(item, source.most) if source.most else None
+    if isinstance(least, int) and number < least:
+        return least
+    return min(number, most) if isinstance(most, int) and most >= 0 else number
 
 
 def _of_components(components: Components, job: Json) -> Iterator[Found]:

@@ -205,6 +205,8 @@ def _ray(at: str, *more: Sidecar) -> list[PodSetSource]:
             each=f"{at}.workerGroupSpecs",
             name_from="groupName",
             counts=[["replicas"], ["numOfHosts"]],
+            least="minReplicas",
+            most="maxReplicas",
         ),
     ]
 

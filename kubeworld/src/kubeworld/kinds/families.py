@@ -131,10 +131,17 @@ def _ray_cluster(name: str, spec: _Spec) -> list[Child | Pods]:
             continue
         group_name = group.get("groupName") or "workers"
         labels = {"ray.io/cluster": name, "ray.io/group": group_name, "ray.io/node-type": "worker"}
-        count = 0 if group.get("suspend") else _count(group.get("replicas"), 1)
+        count = 0 if group.get("suspend") else _workers(group)
         count *= _count(group.get("numOfHosts"), 1)
         groups.append(Pods(f"{name}-{group_name}-worker", count, group["template"], labels))
     return groups
+
+
+def _workers(group: _Spec) -> int:
+    """Return the replicas of a group of workers: at least `minReplicas`, else `maxReplicas`."""
+    replicas = _count(group.get("replicas"), 1)
+    least, most = _count(group.get("minReplicas"), 0), group.get("maxReplicas")
+    return least if replicas < least else min(replicas, _count(most, replicas))
 
 
 def _ray_cluster_of(path: str, middle: str) -> _Maker:
