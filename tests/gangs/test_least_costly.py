@@ -8,7 +8,11 @@ from dataclasses import replace
 import pytest
 
 from reprieve.engine.placement.profile import Policy, Profile, VictimChoice
-from reprieve.engine.scheduling.gangs.job import JobPolicy, JobReason, Placement
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.gangs.job import Budgets, Job, JobPolicy, JobReason, Placement
+from reprieve.engine.scheduling.gangs.job_preemption import preempt_for_job
+from tests.engine import builders
+from tests.gangs.proofs import faults_of_job
 from tests.gangs.worlds import attempt, judged, tight, world
 from tests.oracle.gangs import Node, Outcome, Pod, World, faults, least
 
@@ -103,3 +107,26 @@ def test_the_proof_refuses_a_higher_priority_than_is_needed(
     assert [str(each.fault) for each in wrong] == [
         "the pod fits without the victims of lower priorities alone"
     ]
+
+
+@pytest.mark.parametrize(
+    ("budgets", "victims"), [(Budgets.IGNORE, {"a"}), (Budgets.PREFER, {"b", "c"})]
+)
+def test_the_proof_counts_budgets_where_the_choice_does(
+    budgets: Budgets, victims: set[str]
+) -> None:
+    options = JobPolicy(budgets=budgets)
+    snapshot = builders.snapshot_of(
+        *(builders.node(name, cpu=8) for name in ("node-1", "node-2")),
+        builders.pod("a", cpu=8, priority=10, node="node-1", labels={"app": "guarded"}),
+        *(builders.pod(name, cpu=4, priority=10, node="node-2") for name in ("b", "c")),
+        builders.pod("g0", cpu=8, priority=1_000),
+        builders.budget("guard", {"app": "guarded"}, allowed=0),
+    )
+    simulation = Simulation(snapshot, BEST, BEST.profiles[0])
+    member = builders.pending_of(snapshot, "g0")
+    job = Job("default/g", member, (member,))
+    found = preempt_for_job(simulation, job, options)
+    assert {snapshot.pod_keys[slot].partition("/")[2] for slot in found.slots} == victims
+    assert found.gap == 0
+    assert faults_of_job(snapshot, BEST, job, found, jobs=options) == ()

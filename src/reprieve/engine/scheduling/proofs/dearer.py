@@ -111,19 +111,22 @@ def beats_bound(
     evictable: Mask,
     priority: I64,
     now: int,
+    *,
+    budgets: bool,
 ) -> int | None:
     """Return a victim in place of which, and of others there, one pod would do; None without one.
 
     That pod loses less with `harmOrder`, or holds fewer devices where several planes decide, else
     it is one in place of several. A plan that states that nothing costs less (gap 0) has no such
     victim. `simulation`: all pods are there; it is left as it was. `members`: with their nodes.
-    `priority`: (slots,) by which victims are compared. `now`: Unix seconds.
+    `priority`: (slots,) by which victims are compared. `now`: Unix seconds. `budgets`: they count.
     """
     snapshot, policy = simulation.snapshot, simulation.policy
     lost = _weights(snapshot, policy, now)
     alone = whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)] < 0
     free = evictable & alone & (snapshot.pod_node >= 0) & (priority <= priority[slots].max())
-    free &= ~_guarded(simulation)
+    if budgets:
+        free &= ~_guarded(simulation)
     free[slots] = False
     victims = slots[alone[slots]]
     for node in np.unique(snapshot.pod_node[victims]).tolist():
@@ -165,11 +168,13 @@ def costs_more_than_plain(
     evictable: Mask,
     priority: I64,
     now: int,
+    *,
+    budgets: bool,
 ) -> bool:
     """Return whether a plan that states that nothing costs less costs more than a plain one.
 
     It evicts no pod of a higher priority than the victims. `simulation`, `slots`, `evictable` and
-    `priority` as in `fits_below`. Not checked on many nodes.
+    `priority` as in `fits_below`. `budgets`: they count. Not checked on many nodes.
     """
     snapshot, policy = simulation.snapshot, simulation.policy
     if len(snapshot.nodes) > _NODES or len(members) > _MEMBERS:
@@ -180,11 +185,12 @@ def costs_more_than_plain(
     weight = _weights(snapshot, policy, now)
     weight = np.ones(len(priority), np.int64) if weight is None else np.clip(weight, 0, None)
     ways = [weight]
-    if (guarded := _guarded(simulation)).any():
+    if budgets and (guarded := _guarded(simulation)).any():
         ways.append(weight + guarded * (int(weight.sum()) + 1))
 
     def cost(victims: I64) -> tuple[int, int]:
-        return _beyond_budgets(simulation, victims), int(weight[victims].sum())
+        beyond = _beyond_budgets(simulation, victims) if budgets else 0
+        return beyond, int(weight[victims].sum())
 
     paid = cost(slots)
     plain = (

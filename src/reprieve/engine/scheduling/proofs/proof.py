@@ -108,12 +108,15 @@ def faults_of(
     )
     if found or attempt.plan is None or not attempt.plan.proof.profile:
         return found
-    allowed = None
+    allowed, budgets = None, True
     if attempt.gang is not None:
         allowed = _allowed(snapshot, attempt, jobs)
         if allowed is None:
             return found
-    return _dearer(snapshot, policy, attempt, now, nominations, holds, overdue, allowed)
+        budgets = jobs is None or jobs.budgets is not Budgets.IGNORE
+    return _dearer(
+        snapshot, policy, attempt, now, nominations, holds, overdue, allowed, budgets=budgets
+    )
 
 
 def feasibility_faults_of(
@@ -205,10 +208,13 @@ def _dearer(
     holds: Mapping[Uid, Hold],
     overdue: Collection[Uid],
     allowed: Mask | None,
+    *,
+    budgets: bool,
 ) -> tuple[PlanFault, ...]:
     """Return what is wrong with victims that are stated to be the least costly ones.
 
     `allowed`: (slots,) which pods may be victims of an older gang, None for other preemptors.
+    `budgets`: they count.
     """
     assert attempt.plan is not None
     slots = slots_of_plan(snapshot, attempt)
@@ -242,13 +248,13 @@ def _dearer(
     if attempt.plan.proof.gap == 0:
         nodes = [snapshot.node_index[node] for _, node in attempt.plan.placement]
         placed = list(zip(members, nodes, strict=True))
-        victim = beats_bound(simulation, placed, slots, evictable, priority, now)
+        victim = beats_bound(simulation, placed, slots, evictable, priority, now, budgets=budgets)
         if victim is not None:
             faults.append(PlanFault(Fault.ABOVE_BOUND, snapshot.pod_keys[victim]))
     if not is_checked(policy, group):
         return tuple(faults)
     ours = simulation, members, slots, evictable, priority
-    if attempt.plan.proof.gap == 0 and costs_more_than_plain(*ours, now):
+    if attempt.plan.proof.gap == 0 and costs_more_than_plain(*ours, now, budgets=budgets):
         faults.append(PlanFault(Fault.DEARER, str(members[0].row.uid), f"{len(slots)}"))
     if (attempt.plan.proof.gap == 0 or promised(simulation, members)) and fits_below(*ours):
         faults.append(PlanFault(Fault.TOO_HIGH, str(members[0].row.uid), f"{len(members)}"))
