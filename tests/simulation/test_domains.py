@@ -210,9 +210,9 @@ def test_a_study_says_how_many_starts_were_in_one_domain(tmp_path: Path) -> None
     assert '"nodes":["node-' in decisions
     assert "starts of jobs that request a domain, with all pods in one" in outcomes[0].report
     for row in outcomes[0].rows:
-        assert int(row["jobs_asking_for_a_domain"]) > 3
+        assert int(row["jobs_requesting_a_domain"]) > 3
         assert float(row["starts_in_one_domain"]) == 1
-        assert float(row["wait_p95_asking_for_a_domain_s"]) > 0
+        assert float(row["wait_p95_requesting_a_domain_s"]) > 0
 
 
 def test_what_asks_for_domains_in_vain_is_named(tmp_path: Path) -> None:

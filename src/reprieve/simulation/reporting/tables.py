@@ -37,9 +37,9 @@ _LAST = (
     "notified_saved",
     "spared_device_hours",
     "wait_p95_highest_priority_s",
-    "jobs_asking_for_a_domain",
+    "jobs_requesting_a_domain",
     "starts_in_one_domain",
-    "wait_p95_asking_for_a_domain_s",
+    "wait_p95_requesting_a_domain_s",
 )
 _LOW = 0.05  # an own load at which hardly anything ever waits
 

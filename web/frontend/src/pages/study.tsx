@@ -51,7 +51,9 @@ const shown = (name: string, value: number): string =>
 const title = (name: string): string => words(name.replace(/_s$/, ""));
 
 function Results({ report }: { report: Report }): JSX.Element {
-  const { measures, means } = meansOf(report.rows);
+  const { measures: all, means } = meansOf(report.rows);
+  // What is nothing under each policy is in the table below alone.
+  const measures = all.filter((name) => means.some((mean) => mean.means[name]));
   const loads = [...new Set(means.map((mean) => mean.load))];
   return (
     <>
