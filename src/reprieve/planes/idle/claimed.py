@@ -117,11 +117,14 @@ class ClaimedDevices:
             self._watches.slices.cache.subscribe(lambda old, new: self._slices_changed())
 
     def remade(self, record: PodRecord) -> PodRecord:
-        """Return the record of a pod with what it holds and requests by claims."""
+        """Return the record of a pod with what it holds and requests by claims.
+
+        An extended resource of a class is one, too: the scheduler makes the claim when it binds.
+        """
+        waits = set(record.asked) & self.extended.keys()
         if not record.claims:
-            return record
+            return record if waits == record.claimed else replace(record, claimed=frozenset(waits))
         found: list[Mapping[str, int]] = []
-        waits: set[str] = set()
         shared: list[str] = []
         for name in record.claims:
             claim = self._claim(record.namespace, name)
@@ -232,9 +235,14 @@ class ClaimedDevices:
         self._remake(f"{claim.namespace}/{claim.name}")
 
     def _class_changed(self) -> None:
+        before = self.extended.keys()
         self._extended = self._devices = None
         for claim in self._watches.claims.cache:
             self._remake(f"{claim.namespace}/{claim.name}")
+        changed = before ^ self.extended.keys()
+        for pod in list(self._pods or ()) if changed else ():
+            if self._pods is not None and changed & pod.asked.keys():
+                self._pods.remake(pod.uid, self.remade)
 
     def _slices_changed(self) -> None:
         self._devices = None
