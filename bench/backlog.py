@@ -12,6 +12,7 @@ embedded one in a third process.
 | `equal` | would fit if somebody went, and all who run are of their priority |
 | `sizes` | as `never`, and none is as large as another |
 | `pods` | single pods, two in place of each gang, as `never` |
+| `mixed` | as `never`, of one to four pods; sizes, selectors, minimums and modes differ |
 
 Printed: seconds from the creation of each small pod until it was seen bound, what CPU the operator
 took in that time (which is what counts where others use the core, too), its CPU and memory until
@@ -58,7 +59,7 @@ from tests.ports import free_port
 __all__ = ["main"]
 
 _TENANT, _OTHER = "backlog", "backlog-other"
-_SHAPES: Final = ("never", "equal", "sizes", "pods")
+_SHAPES: Final = ("never", "equal", "sizes", "pods", "mixed")
 _AT_ONCE: Final = 24
 _PER_NODE: Final = 8
 _PATIENCE_S: Final = 600.0
@@ -205,23 +206,27 @@ async def _create(client: Client, case: Case) -> None:
 
 
 async def _gang(client: Client, case: Case, number: int) -> None:
-    cpus = {"equal": _PER_NODE, "sizes": _PER_NODE + 1 + number}.get(case.shape, _PER_NODE + 1)
-    name, alone = f"gang-{number:05}", case.shape == "pods"
-    priority = case.priority
-    pods = [member(_TENANT, 2 * number + n, cpus) for n in range(2)]
+    more = {"equal": 0, "sizes": 1 + number, "mixed": 1 + number % 41}.get(case.shape, 1)
+    name, mixed = f"gang-{number:05}", case.shape == "mixed"
+    count = 1 + number % 4 if mixed else 2
+    alone = case.shape == "pods" or (mixed and number % 11 == 0)
+    priority, least = case.priority, max(1, count - number % 2) if mixed else 2
+    pods = [member(_TENANT, 4 * number + n, _PER_NODE + more) for n in range(count)]
     for pod in pods:
         pod["spec"]["priorityClassName"] = priority
         pod["spec"]["schedulingGroup"] = {"podGroupName": name}
         if alone:
             del pod["spec"]["schedulingGroup"]
+        if mixed and number % 3 == 0:
+            pod["spec"]["nodeSelector"] = {"zone": f"zone-{number % 50}"}
     if not alone:
         group = {
             "apiVersion": POD_GROUPS.api_version,
             "kind": "PodGroup",
             "metadata": {"name": name, "namespace": _TENANT},
             "spec": {
-                "schedulingPolicy": {"gang": {"minCount": 2}},
-                "disruptionMode": {"single": {}},
+                "schedulingPolicy": {"gang": {"minCount": least}},
+                "disruptionMode": {"all" if mixed and number % 5 == 0 else "single": {}},
                 "priorityClassName": priority,
             },
         }
