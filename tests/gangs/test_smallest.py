@@ -9,7 +9,7 @@ from reprieve.engine.scheduling.gangs.job import JobPolicy, JobReason, Placement
 from tests.gangs.worlds import attempt, world
 from tests.oracle.gangs import Node, Outcome, Pod, World, faults
 
-CLUSTERS = 400
+CLUSTERS = 240
 
 
 def evicted(given: World, outcome: Outcome) -> tuple[int, list[int]]:

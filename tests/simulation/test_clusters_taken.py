@@ -84,7 +84,7 @@ def test_nodes_and_finished_workloads_come_from_a_snapshot(tmp_path: Path) -> No
     text = text.replace("csv, path: trace.csv, load: [1.2]", "snapshot, path: cluster.snapshot")
     done = CliRunner().invoke(
         simulate,
-        [str(study_in(tmp_path, text)), "-o", str(tmp_path / "report.html"), "--workers", "2"],
+        [str(study_in(tmp_path, text)), "-o", str(tmp_path / "report.html"), "--workers", "1"],
         catch_exceptions=False,
     )
     assert done.exit_code == 0, done.output

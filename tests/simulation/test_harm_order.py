@@ -56,7 +56,7 @@ def test_a_preemptor_waits_for_the_save_of_its_victim_and_then_it_goes() -> None
 
 def test_less_work_is_lost_and_a_replay_comes_to_an_end_where_work_contends() -> None:
     random, lost = Random(19), [0, 0]
-    for _ in range(12):
+    for _ in range(6):
         jobs = random_jobs(random, 40, 8)
         model = work(checkpoint=200, save=10, restart=20)
         for place, policy in enumerate((classical(), harm())):

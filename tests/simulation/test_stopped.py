@@ -16,7 +16,6 @@ cluster: {nodes: 3, devices: 9}
 workload: {trace: csv, path: trace.csv}
 work: {checkpoint: 30m, save: 90s, restart: 3m}
 policies:
-  classical: {}
   guarded: {quota: {preemptionPolicy: FairSharing}}
   fair:
     quota: {preemptionPolicy: FairSharing, loopLimit: 0}
@@ -44,11 +43,11 @@ def test_a_lineage_that_makes_way_without_an_end_ends_its_run_alone(
     )
     assert done.exit_code == 1, done.output
     said = (
-        f"{study}:7: policies.fair: stopped: 30 preemptions of the same lineage, d/L17, until "
+        f"{study}:6: policies.fair: stopped: 30 preemptions of the same lineage, d/L17, until "
         f"10,550 s while no job arrived or finished, 30 of them for c/L39; with a loopLimit or "
         f"loopWindow of 0 no work that displaces others in turn is held; accepted: a loopLimit of "
         f"1 or more, 2 by default"
     )
     assert said in done.stderr
     rows = (tmp_path / "results.csv").read_text().splitlines()
-    assert [row.split(",")[3] for row in rows[1:]] == ["classical", "guarded"]
+    assert [row.split(",")[3] for row in rows[1:]] == ["guarded"]
