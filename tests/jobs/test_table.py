@@ -23,7 +23,7 @@ from reprieve.jobs.reading import (
     is_suspended,
     reclaimable,
 )
-from reprieve.jobs.table import BUILT_IN, queued_kinds
+from reprieve.jobs.table import BUILT_IN, gated_off, queued_kinds
 from reprieve.jobs.training import RUNTIME
 from reprieve.jobs.writing import Injection, is_injected, is_restored, restored, started, stopped
 from tests.jobs.builders import Json, template
@@ -397,6 +397,9 @@ def test_kinds_are_queued_that_are_listed_with_the_pods_that_they_make() -> None
     )
     spark = ("sparkoperator.k8s.io/sparkapplication",)
     assert queued_kinds(spark, {}) == ()
+    assert gated_off(spark, {}) == ((*spark, "SparkApplicationIntegration"),)
+    assert gated_off(spark, {"SparkApplicationIntegration": True}) == ()
+    assert gated_off(("batch/job",), {}) == ()
     assert len(queued_kinds(spark, {"SparkApplicationIntegration": True})) == 1
 
 

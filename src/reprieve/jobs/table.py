@@ -16,7 +16,7 @@ from reprieve.jobs.pod_rows import GATED
 from reprieve.jobs.suspendable_rows import SUSPENDABLE
 from reprieve.units.errors import UsageError
 
-__all__ = ["BUILT_IN", "job_kinds", "queued_kinds"]
+__all__ = ["BUILT_IN", "gated_off", "job_kinds", "queued_kinds"]
 
 BUILT_IN: Final = (*SUSPENDABLE, *GATED)
 
@@ -37,6 +37,17 @@ def job_kinds(more: Sequence[Any] = (), where: str = "quota.jobKinds") -> tuple[
             raise UsageError(f"{where}[{index}]: suspend and podSets must be given")
         kinds[kind.key] = kind
     return tuple(kinds.values())
+
+
+def gated_off(
+    frameworks: Collection[str], gates: Mapping[str, bool]
+) -> tuple[tuple[str, str], ...]:
+    """Return the frameworks that are listed and not queued, each with the gate that is off."""
+    return tuple(
+        (kind.framework, kind.feature)
+        for kind in BUILT_IN
+        if kind.framework in frameworks and kind.feature and not gates.get(kind.feature, False)
+    )
 
 
 def queued_kinds(

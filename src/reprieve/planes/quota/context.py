@@ -18,7 +18,7 @@ from reprieve.engine.quota.holdings.usage_based import UsageBased
 from reprieve.engine.quota.model import LabelSelector, Settings
 from reprieve.engine.quota.waiting.requeuing import Backoff
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.table import BUILT_IN, queued_kinds
+from reprieve.jobs.table import BUILT_IN, gated_off, queued_kinds
 from reprieve.planes.common.context import PlaneContext
 from reprieve.settings.quota import QuotaSettings
 from reprieve.settings.quota_configuration import quota_configuration
@@ -69,6 +69,7 @@ class QuotaOptions:
     queue_metrics: bool = False
     notice: NoticePolicy = field(default_factory=NoticePolicy)
     delay: int = 0
+    gated_off: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, settings: QuotaSettings) -> QuotaOptions:
@@ -98,6 +99,7 @@ class QuotaOptions:
             queue_metrics=said.queue_metrics,
             notice=settings.notice,
             delay=settings.delay,
+            gated_off=gated_off(said.frameworks, said.gates),
         )
 
 

@@ -273,6 +273,16 @@ class QuotaPlane:
                 len(self.watches.cluster_queues.cache),
                 len(self.watches.workloads.cache),
             )
+            self._warn_of_gates()
+
+    def _warn_of_gates(self) -> None:
+        for framework, gate in self.context.options.gated_off:
+            log.warning(
+                "integrations.frameworks lists %s, whose jobs run without quota until the feature "
+                "gate %s is on",
+                framework,
+                gate,
+            )
 
     def _start(self, tasks: asyncio.TaskGroup) -> None:
         self._following = True
