@@ -75,10 +75,10 @@ ACTS: Final[Mapping[str, Act]] = {
     )
 }
 RATES: Final = (10, 1, 40)
-_STORIES: Final = [f"{act} {mode} {n}" for act in ACTS for n in RATES for mode in ("single", "all")]
+_STORIES: Final = [f"{act} {mode} {n}" for mode in ("single", "all") for n in RATES for act in ACTS]
 
 
-@pytest.mark.parametrize("story", first_of(_STORIES))
+@pytest.mark.parametrize("story", first_of(_STORIES, most=7))
 async def test_a_gang_of_higher_priority_is_placed_whatever_owners_do(
     tmp_path: Path, story: str
 ) -> None:
