@@ -18,14 +18,9 @@ WITHOUT_MEANING = {"data", "do", "handle", "info", "look", "process", "tell"}
 
 #: Who is called so all the same, and why.
 _REASONS = {
-    "execution/accounts/disruptions.py tell": "tenants are told, which is what a Disruption is for",
-    "kube/cache.py tell": "a call into whoever subscribed, inside of one function",
-    "planes/common/mirrors/watching.py tell": "a call into the log, inside of one function",
     "planes/quota/webhooks/requests.py handle": "the web framework's word for what it calls",
     "server/wire/http.py handle": "the web framework's word for what it calls",
     "simulation/replaying/idle_decider.py look": "an evaluation at the end of a grace period",
-    "whatif/controllers/job_pods.py _tell": "tells the job's controller",
-    "whatif/copy/overlay.py _tell": "tells those who watch, as a server does",
 }
 
 

@@ -127,8 +127,7 @@ class Mirror:
             notice_record, {"unit": lambda record: (record.unit,)}
         )
         self.leases: Cache[Lease, LeaseRecord] = Cache(lease_record)
-        # How many pages of idle pods name each pod: namespace and name.
-        self._idle_pods: Counter[tuple[str, str]] = Counter()
+        self._idle_pods: Counter[tuple[str, str]] = Counter()  # pages of idle work that name a pod
         self._units: dict[str, UnitSum] = {}
         self._nodes: dict[str, NodeSum] = {}
         self._reported: list[Callable[[], None]] = []
