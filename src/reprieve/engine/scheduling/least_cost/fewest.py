@@ -32,7 +32,7 @@ from reprieve.engine.scheduling.least_cost.frontier import Slots, cheapest_nodes
 from reprieve.engine.scheduling.least_cost.node_limits import node_limits
 from reprieve.engine.scheduling.least_cost.plan_cost import UnitCosts
 from reprieve.engine.scheduling.nodes.covered import Cover, Evenness, Instance
-from reprieve.engine.scheduling.nodes.covering import Effort, cover
+from reprieve.engine.scheduling.nodes.covering import CELLS, Effort, cover
 from reprieve.engine.scheduling.nodes.evenness import (
     cases_of,
     even_limits,
@@ -49,6 +49,7 @@ __all__ = ["Proposal", "Proposals", "without_nominations"]
 
 _DOMAINS: Final = 64  # of a topology constraint that are worked out
 _NODES: Final = 64  # on which units are chosen exactly
+_CELLS: Final = 1 << 27  # of tables of all cases together
 _NONE: Final = 2**62
 
 
@@ -138,6 +139,8 @@ class Proposals:
         self.costs = np.zeros(len(units), np.int64)
         self.allowances: Allowances | None = None
         self.more = len(domains) > _DOMAINS  # than are worked out
+        self.left = _CELLS  # of tables, for all that is worked out
+        self.lowest = _NONE  # priority of the cases worked out so far: others may be no higher
         # The lowest priority that is enough, and what its units cost at least, -1: not known.
         self.bound = (-_NONE, -1)
 
@@ -186,6 +189,7 @@ class Proposals:
         """
         cases, more = cases_of(self.evens)
         resources = self.free
+        self.lowest = _NONE
         for limit in (None,) if self.limits is None else self.limits.cases:
             if limit is not None:
                 self.free = np.hstack((resources, limit.free))
@@ -232,21 +236,26 @@ class Proposals:
         self, chosen: I64, passes: Mask, case: tuple[int, ...], *, sure: bool
     ) -> Proposal | None:
         """Return the proposal on these nodes; `sure`: they are all that could be of use."""
-        levels = np.unique(self.units.priority).tolist()
+        levels = np.unique(self.units.priority[self.units.priority <= self.lowest]).tolist()
         low, high = 0, len(levels) - 1
-        effort = Effort()
+        if self.left <= 0:
+            self.more = True
+            return None
+        effort = self._effort()
         if self._covered(chosen, passes, levels[high], case, effort, priced=False) is None:
+            self.more |= effort.cut
             return None
         while low < high:
             middle = (low + high) // 2
-            effort = Effort()
+            effort = self._effort()
             if self._covered(chosen, passes, levels[middle], case, effort, priced=False) is None:
                 low, sure = middle + 1, sure and not effort.cut
             else:
                 high = middle
-        found = self._covered(chosen, passes, levels[low], case, Effort(), priced=True)
+        found = self._covered(chosen, passes, levels[low], case, self._effort(), priced=True)
         if found is None:
             return None
+        self.lowest = levels[low]
         leaving = np.zeros(len(self.units), np.bool_)
         leaving[list(found.units)] = True
         at = assigned(self.needs, chosen.tolist(), found.members)
@@ -292,7 +301,8 @@ class Proposals:
             free = free.copy()
             np.add.at(free, [at for at, _, _ in parts], self.frees[those])
         limits = self.allowances if priced else None
-        return cover(
+        before = effort.cells
+        found = cover(
             Instance(
                 free=[tuple(row) for row in free.tolist()],
                 needs=[tuple(row) for row in self.amounts.tolist()],
@@ -305,6 +315,11 @@ class Proposals:
             ),
             effort,
         )
+        self.left -= before - effort.cells
+        return found
+
+    def _effort(self) -> Effort:
+        return Effort(max(0, min(CELLS, self.left)))
 
     def _parts(self, nodes: I64, level: int) -> list[tuple[int, int, int]]:
         """Return the place of the node, the unit and the place of each part up to a priority."""

@@ -35,6 +35,7 @@ __all__ = ["CELLS", "Effort", "cover"]
 CELLS: Final = 1 << 22  # of tables that one search fills at most
 _STATES: Final = 1 << 12  # of members that are still to be placed
 _BUDGETS: Final = 1 << 8  # of budgets that are left
+_DIVES: Final = 8
 _CLOSED: Final = -1  # a domain that gets no member
 
 
@@ -189,6 +190,8 @@ class _Search:
         if first is None:
             self.effort.cut |= self.cut
             return None
+        if self.best is None:
+            self._dive(first)
         heapq.heappush(open_, (first.bound, next(order), {}, first))
         proven = first.bound
         while open_:
@@ -214,6 +217,19 @@ class _Search:
             return None
         bound = 0 if self.cut else min(proven, best.cost)
         return Cover(best.units, best.members, best.cost, bound)
+
+    def _dive(self, found: Cover) -> None:
+        """Evict what is chosen on any node as a whole, until the limits of domains hold."""
+        decided: dict[int, bool] = {}
+        for _ in range(_DIVES):
+            more = {unit: True for unit in found.units if unit in self.nodes_of}
+            if more.keys() <= decided.keys():
+                return
+            decided |= more
+            solved = self._relaxed(decided)
+            if solved is None or self.best is not None:
+                return
+            found = solved
 
     def _is_beaten(self, bound: int) -> bool:
         return self.best is not None and bound >= self.best.cost

@@ -36,7 +36,7 @@ __all__ = [
     "room_for_members",
 ]
 
-_CASES: Final = 16  # that are worked out
+_CASES: Final = 32  # that are worked out
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,8 @@ def _of_spread(
     emptiest = min(int((held + room).min()), (int(held.sum()) + members) // existing)
     if existing < constraint.min_domains:
         emptiest = 0
-    cases = [(least, least + constraint.max_skew) for least in range(emptiest + 1)]
+    # Where pods that run count few of them have to leave: the highest numbers come first.
+    cases = [(least, least + constraint.max_skew) for least in range(emptiest, -1, -1)]
     return Even(domain, dict(enumerate(held.tolist())), matched, cases, constraint)
 
 
