@@ -137,14 +137,8 @@ class Mirror:
         self._levels: tuple[str, ...] | None = None
         self.topologies.subscribe(lambda old, new: self._levels_changed(), self._settled)
         rest: tuple[Cache[Any, Any], ...] = (
-            self.workloads,
-            self.cluster_queues,
-            self.cohorts,
-            self.local_queues,
-            self.waiting,
-            self.preemptions,
-            self.disruptions,
-            self.notices,
+            *(self.workloads, self.cluster_queues, self.cohorts, self.local_queues),
+            *(self.waiting, self.preemptions, self.disruptions, self.notices),
         )
         for cache in rest:
             cache.subscribe(lambda old, new: None, self._settled)
