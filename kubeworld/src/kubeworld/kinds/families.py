@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from kubeworld.kinds.app_wrappers import wrapped_objects
-from kubeworld.kinds.spark import spark_requests
+from kubeworld.kinds.spark import java_memory, spark_requests
 from kubeworld.kinds.training import Read, job_set_of
 from kubeworld.objects.owners import template_hash
 
@@ -385,7 +385,7 @@ def _spark_template(role: str, said: _Spec, spec: _Spec) -> Object:
     if said.get("coreLimit"):
         limits["cpu"] = str(said["coreLimit"])
     if said.get("memoryLimit"):
-        limits["memory"] = _java_memory(str(said["memoryLimit"]))
+        limits["memory"] = java_memory(str(said["memoryLimit"]))
     gpu = said.get("gpu") or {}
     if gpu.get("name") and gpu.get("quantity"):
         limits[gpu["name"]] = requests[gpu["name"]] = str(gpu["quantity"])
@@ -398,13 +398,6 @@ def _spark_template(role: str, said: _Spec, spec: _Spec) -> Object:
         if said.get(part):
             metadata[part] = {**(metadata.get(part) or {}), **said[part]}
     return template
-
-
-def _java_memory(text: str) -> str:
-    """Return an amount of memory as the JVM has it (`512m`, `2g`) as a quantity."""
-    number = text.lower().removesuffix("b")
-    unit = number[-1:] if number[-1:] in ("k", "m", "g", "t", "p") else ""
-    return f"{number.removesuffix(unit)}{unit.upper()}i" if unit else number
 
 
 def _labelled(template: Object, labels: dict[str, str]) -> Object:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from kubeworld.units.untrusted import Form, Unreadable, integer_or_none, read_float
 
-__all__ = ["spark_requests"]
+__all__ = ["java_memory", "spark_requests"]
 
 _AMOUNT: Final = Form(r"([0-9]++)([a-z]*+)")
 _MIB: Final = 1 << 20
@@ -106,3 +106,10 @@ def _mebibytes(value: object, default: int, unit: str = "m") -> int:
     if name not in _UNITS or number * _UNITS[name] > _LARGEST:
         raise _NotRead(text)
     return number * _UNITS[name] // _MIB
+
+
+def java_memory(text: str) -> str:
+    """Return an amount of memory as the JVM has it (`512m`, `2g`) as a quantity."""
+    number = text.lower().removesuffix("b")
+    unit = number[-1:] if number[-1:] in ("k", "m", "g", "t", "p") else ""
+    return f"{number.removesuffix(unit)}{unit.upper()}i" if unit else number
