@@ -26,7 +26,7 @@ from reprieve.units.counts import counted
 
 __all__ = ["STORIES", "play_demo"]
 
-_TRIES: Final = 2  # while others end before the notebook is evicted
+_ROUNDS: Final = 2  # work that ends by itself may come before the eviction
 _NOTEBOOKS: Final = 2
 _PATIENCE: Final = 25.0
 _TURNS: Final = 5
@@ -93,7 +93,7 @@ async def an_idle_notebook_is_evicted(director: Director) -> None:
     )
     await director.until(lambda: _is_idle(director, quiet), _PATIENCE)
     lasts = director.pace.text(20)
-    for _ in range(_TRIES):
+    for _ in range(_ROUNDS):
         jobs = [director.numbered("render") for _ in range(director.free_nodes() + 1)]
         director.report(
             f"platform submits {counted(len(jobs), 'job')} of 8 GPUs: one more than nodes are free"
