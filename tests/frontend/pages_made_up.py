@@ -394,7 +394,7 @@ def mine(size: str, tick: int) -> Made:
         "resource": "nvidia.com/gpu", "resources": ["nvidia.com/gpu", "cpu"],
         "namespaces": ["team-a"], "unseen": ["nodes"],
         "counts": {
-            "running": 1 * few, "waiting": 1 * few, "preempted": 1 * few, "told": 1 * few
+            "running": 1 * few, "waiting": 1 * few, "preempted": 1 * few, "notified": 1 * few
         },
     }  # fmt: skip
     gpu = "nvidia.com/gpu"
@@ -408,7 +408,7 @@ def mine(size: str, tick: int) -> Made:
             "unit:unit queue amount:number resource idle:number since:instant state:word",
             ["job/team-a/train-1", "team-a-queue", 8, gpu, 0, at - 600, "Running"],
         ),
-        "told": (
+        "notified": (
             ("unit:unit due:instant answered:number requested:number state:word by rule message"),
             [
                 "job/team-a/train-1", at + 245, 5, 8, "Saving", "another tenant's work #a3f1",
