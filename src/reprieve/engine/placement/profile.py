@@ -17,6 +17,7 @@ __all__ = [
     "DEFAULT_FILTERS",
     "DEFAULT_PLACEMENT_WEIGHTS",
     "DEFAULT_WEIGHTS",
+    "OF_THE_NODE_ALONE",
     "CompositePriority",
     "FilterName",
     "Gates",
@@ -94,6 +95,17 @@ class ScoringStrategy:
 
 
 DEFAULT_FILTERS: Final = tuple(FilterName)
+#: Filters whose answer no placed sibling changes.
+OF_THE_NODE_ALONE: Final = frozenset(
+    {
+        FilterName.NODE_NAME,
+        FilterName.NODE_UNSCHEDULABLE,
+        FilterName.TAINT_TOLERATION,
+        FilterName.NODE_AFFINITY,
+        FilterName.VOLUME_ZONE,
+        FilterName.NODE_DECLARED_FEATURES,
+    }
+)
 DEFAULT_WEIGHTS: Final = (
     (ScoreName.TAINT_TOLERATION, 3),
     (ScoreName.NODE_AFFINITY, 2),

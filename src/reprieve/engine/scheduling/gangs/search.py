@@ -26,7 +26,7 @@ from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.filters.resources import ResourcesFilter
-from reprieve.engine.placement.profile import FilterName
+from reprieve.engine.placement.profile import OF_THE_NODE_ALONE
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.gangs.first_fit import first_fit
 
@@ -35,18 +35,6 @@ __all__ = ["STEPS", "search"]
 STEPS: Final = 20_000
 _SLOW_STEPS: Final = 1_000  # where every step runs whole filters
 _WIDTH: Final = 64  # nodes that the exhaustive search looks at
-
-#: Filters whose answer no placed sibling changes.
-_STATIC: Final = frozenset(
-    {
-        FilterName.NODE_NAME,
-        FilterName.NODE_UNSCHEDULABLE,
-        FilterName.TAINT_TOLERATION,
-        FilterName.NODE_AFFINITY,
-        FilterName.VOLUME_ZONE,
-        FilterName.NODE_DECLARED_FEATURES,
-    }
-)
 
 
 def search(
@@ -226,7 +214,7 @@ class _Whole:
 
 def _plain(simulation: Simulation, members: Sequence[Pending]) -> bool:
     return all(
-        isinstance(each, ResourcesFilter) or each.name in _STATIC
+        isinstance(each, ResourcesFilter) or each.name in OF_THE_NODE_ALONE
         for pending in members
         for each in simulation.filters(pending)
     )

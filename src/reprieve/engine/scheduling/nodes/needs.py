@@ -10,24 +10,12 @@ import numpy as np
 from reprieve.engine.cluster.arrays import I64
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filters.resources import ResourcesFilter
-from reprieve.engine.placement.profile import FilterName
+from reprieve.engine.placement.profile import OF_THE_NODE_ALONE
 from reprieve.engine.placement.simulation import Simulation
 
 __all__ = ["MANY", "Needs", "room_of"]
 
 MANY: Final = 1 << 30  # of a node that nothing limits
-
-#: Filters whose answer no placed sibling changes.
-_STATIC: Final = frozenset(
-    {
-        FilterName.NODE_NAME,
-        FilterName.NODE_UNSCHEDULABLE,
-        FilterName.TAINT_TOLERATION,
-        FilterName.NODE_AFFINITY,
-        FilterName.VOLUME_ZONE,
-        FilterName.NODE_DECLARED_FEATURES,
-    }
-)
 
 
 class Needs:
@@ -61,7 +49,7 @@ class Needs:
             for each in simulation.filters(pending):
                 if isinstance(each, ResourcesFilter):
                     own |= {0, *each.columns}
-                elif each.name not in _STATIC:
+                elif each.name not in OF_THE_NODE_ALONE:
                     self.plain = False
             checked.append(own)
         self.columns = np.array(sorted(set().union(*checked)), np.int64)
