@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from reprieve.api.crds import kueue_crds
 from reprieve.cli.texts.plan_text import plan_text
-from reprieve.kube.resource import NAMESPACES, PODS
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
+from reprieve.planes.quota.watches import FLAVORS
 from reprieve.whatif.happened import Undecided
 from reprieve.whatif.questions.answer import Verdict
+from tests.quota_plane.test_topologies import queues
 from tests.scheduling.site import NAMESPACE, node, pod, priority_class, site
 from tests.whatif.asking import ask
 
@@ -92,3 +95,25 @@ async def test_who_may_not_list_nodes_is_refused_and_not_told_that_nothing_fits(
             await ask(cluster.embedded.operator_kubeconfig, pod("mine", 2), **facts)
         seen = await ask(cluster.embedded.kubeconfig, pod("mine", 2), **facts)
         assert seen.answer.verdict is Verdict.STARTS
+
+
+async def test_who_may_not_list_nodes_is_refused_where_the_quota_plane_alone_places_pods(
+    tmp_path: Path,
+) -> None:
+    cluster_wide = ["namespaces", "priorityclasses", "resourceflavors", "topologies"]
+    cluster_wide += ["clusterqueues", "cohorts", "workloadpriorityclasses", "admissionchecks"]
+    roles = [ROLES[0], *role("sees-queues", [reads(*cluster_wide)]), *ROLES[3:]]
+    async with site(
+        [node("node-0")], tmp_path, rbac=True, operator_user=TENANT, operator_roles=roles
+    ) as cluster:
+        mine, admin = cluster.embedded.operator_kubeconfig, cluster.embedded.kubeconfig
+        for crd in kueue_crds():
+            await cluster.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd, dict)
+        assert (await ask(mine, pod("mine", 2))).answer.verdict is None
+        topology, flavor = queues()[:2]
+        topologies = Resource("kueue.x-k8s.io", "v1beta2", "topologies", "Topology", False)
+        await cluster.client.create(topologies, topology, dict)
+        await cluster.client.create(FLAVORS, flavor, dict)
+        with pytest.raises(Undecided, match="without nodes, which you may not list; the rule to"):
+            await ask(mine, pod("mine", 2))
+        assert (await ask(admin, pod("mine", 2))).answer.verdict is None
