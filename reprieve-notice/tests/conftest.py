@@ -56,6 +56,8 @@ def operator() -> Iterator[Operator]:
             data = b"" if answer is None else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
+            if status in (301, 307):
+                self.send_header("Location", self.path)
             self.end_headers()
             self.wfile.write(data)
 

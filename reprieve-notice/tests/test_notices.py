@@ -290,3 +290,15 @@ def test_a_save_that_nobody_heard_is_reported_again(operator: Any, tmp_path: Pat
     notices.report_checkpoint()
     assert operator.said == []
     assert len(operator.tokens) == 2, "an operator that takes none down is not asked again"
+
+
+def test_a_token_is_sent_to_no_other_server(operator: Any, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    operator.notice = dict(NOTICE)
+    operator.refusals = [307]
+    source = HttpSource(operator.url, tmp_path / "token")
+
+    with pytest.raises(Away, match="307"):
+        source.ask()
+
+    assert operator.tokens == ["Bearer secret"]

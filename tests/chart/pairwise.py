@@ -112,6 +112,7 @@ FACTORS: Final[Mapping[str, Sequence[Values]]] = {
         {},
         {"dryRun": True, "verbosity": 6, "replicas": 3},
         {"notice": {"enabled": True}},
+        {"notice": {"enabled": True, "tls": {"enabled": True}}},
         {"replicas": 2, "podDisruptionBudget": {"enabled": False}, "crds": {"install": "Never"}},
     ),
     "rights": (

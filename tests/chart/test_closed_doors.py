@@ -197,3 +197,40 @@ def test_pods_reach_the_port_of_notices_through_a_service_where_that_is_wanted(
             "ports": [{"port": "notice", "protocol": "TCP"}],
         }
     ]
+
+
+def test_notices_over_tls_have_a_certificate_of_the_operator_or_one_that_is_mounted(
+    tmp_path: Path,
+) -> None:
+    rendered = render(tmp_path, {"notice": {"enabled": True, "tls": {"enabled": True}}})
+    (service,) = (
+        each for each in rendered.all("Service") if each["metadata"]["name"].endswith("-notice")
+    )
+    name, args = service["metadata"]["name"], rendered.container["args"]
+    assert (service["spec"]["ports"][0]["port"], service["spec"]["ports"][0]["name"]) == (
+        443,
+        "notice",
+    )
+    assert args[args.index("--notice-tls") + 1] == name
+    assert {f"{name}-tls"} < {each["metadata"]["name"] for each in rendered.all("Secret")}
+    assert f"{name}-ca" in {each["metadata"]["name"] for each in rendered.all("ConfigMap")}
+    roles = {each["metadata"]["name"]: each["rules"] for each in rendered.all("Role")}
+    assert roles[f"{name}-ca"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": [f"{name}-ca"],
+            "verbs": ["get"],
+        }
+    ], "every user may read the authority, and nothing else"
+
+    mounted = {"enabled": True, "tls": {"enabled": True, "secretName": "from-cert-manager"}}
+    rendered = render(tmp_path, {"notice": mounted})
+    args = rendered.container["args"]
+    folder = args[args.index("--notice-certificate") + 1]
+    assert "--notice-tls" not in args
+    mounts = {each["name"]: each["mountPath"] for each in rendered.container["volumeMounts"]}
+    assert mounts["notice"] == folder
+    volumes = rendered.one("Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "notice", "secret": {"secretName": "from-cert-manager"}} in volumes
+    assert not [each for each in rendered.all("Role") if "notice" in each["metadata"]["name"]]

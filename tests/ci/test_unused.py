@@ -24,6 +24,7 @@ _BY_OTHERS = {
     "LazyGroup.get_command": "click",
     "LazyGroup.list_commands": "click",
     "FaultCounter.emit": "logging",
+    "_NotElsewhere.redirect_request": "urllib",
     "Quiet.emit": "logging",
     "__getattr__": "Python, of a module",
     "pytest_configure": "pytest",

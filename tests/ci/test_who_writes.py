@@ -44,6 +44,7 @@ OWN: Final = frozenset(
 )
 REVIEWED: Final = {
     "operator/metrics_access.py": "reviews of tokens and of access, which are not stored",
+    "operator/notice_tls.py": "the chart's own ConfigMap, with the authorities that pods trust",
     "operator/pod_tokens.py": "reviews of tokens, which are not stored",
     "planes/quota/webhooks/registration.py": "the chart's own webhook configurations and CRDs",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -22,19 +23,26 @@ class Away(Exception):
 
 
 class HttpSource:
-    """Queries the operator. The token is read anew each time, since the kubelet renews it."""
+    """Queries the operator. The token is read anew each time, since the kubelet renews it.
+
+    `ca`: a file with the authorities that an `https` operator is verified by, also read anew each
+    time; without the file those of the system are.
+    """
 
     hears = True
 
     def __init__(
-        self, url: str, token: Path, monotonic: Callable[[], float] = time.monotonic
+        self,
+        url: str,
+        token: Path,
+        monotonic: Callable[[], float] = time.monotonic,
+        ca: Path | None = None,
     ) -> None:
         self._root = url.rstrip("/")
         self._url = self._root + "/v1/notice"
         self._token = token
         self.monotonic = monotonic
-        # A proxy is for what is outside of the cluster.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._ca = ca
 
     def ask(self, wait: int = 0) -> Notified | None:
         """Return the notice of this pod as soon as there is one, None after so many seconds.
@@ -66,7 +74,7 @@ class HttpSource:
         try:
             headers = {"Authorization": f"Bearer {self._token.read_text().strip()}"}
             request = urllib.request.Request(url, body, headers)
-            with self._opener.open(request, timeout=timeout) as answer:
+            with self._opener().open(request, timeout=timeout) as answer:
                 text = answer.read()
                 return _notified(text, self.monotonic()) if answer.status == 200 else None
         except urllib.error.HTTPError as refusal:
@@ -76,6 +84,22 @@ class HttpSource:
             raise Away(f"{refusal.code} {refusal.reason}") from None
         except (OSError, ValueError) as failure:
             raise Away(str(failure)) from None
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        # A proxy is for what is outside of the cluster.
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self._root.startswith("https:"):
+            known = str(self._ca) if self._ca is not None and self._ca.is_file() else None
+            context = ssl.create_default_context(cafile=known)
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        return urllib.request.build_opener(*handlers, _NotElsewhere())
+
+
+class _NotElsewhere(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the token is for the operator alone."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 def _notified(text: bytes, monotonic: float) -> Notified:

@@ -26,6 +26,7 @@ __all__ = ["Notice", "Notices"]
 log = logging.getLogger("reprieve_notice")
 
 _TOKEN = "/var/run/secrets/reprieve.dev/token"
+_CA = "/var/run/secrets/reprieve.dev/ca.crt"
 _POLL_S = 55
 _LOOK_S = 5.0  # between questions whether a notice still stands
 _LONGEST_PAUSE_S = 30.0
@@ -36,9 +37,9 @@ _REPORT_S = 60.0  # between two reports of ordinary saves
 class Notices:
     """The notices of this pod; in a pod without any, `due` never returns one.
 
-    `source`: what to query; without it the variables REPRIEVE_NOTICE_URL and REPRIEVE_NOTICE_TOKEN
-    name it, else REPRIEVE_NOTICE_FILE names a file that is read. `pause` waits for so many seconds,
-    and returns whether `close` was called.
+    `source`: what to query; without it the variables REPRIEVE_NOTICE_URL, REPRIEVE_NOTICE_TOKEN and
+    REPRIEVE_NOTICE_CA name it, else REPRIEVE_NOTICE_FILE names a file that is read. `pause` waits
+    for so many seconds, and returns whether `close` was called.
     """
 
     def __init__(
@@ -240,7 +241,8 @@ class Notice:
 
 def _source_of_the_pod() -> HttpSource | FileSource | None:
     url, token = os.environ.get("REPRIEVE_NOTICE_URL"), os.environ.get("REPRIEVE_NOTICE_TOKEN")
+    ca = Path(os.environ.get("REPRIEVE_NOTICE_CA") or _CA)
     file = os.environ.get("REPRIEVE_NOTICE_FILE")
     if url:
-        return HttpSource(url, Path(token or _TOKEN))
+        return HttpSource(url, Path(token or _TOKEN), ca=ca)
     return FileSource(Path(file)) if file else None

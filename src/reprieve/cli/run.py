@@ -72,6 +72,19 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     "chooses a free one. Default: no notice.",
 )
 @click.option(
+    "--notice-tls",
+    default="",
+    metavar="SERVICE",
+    help="Serve notice over TLS, as this Service of the operator's namespace, with a certificate "
+    "of an own authority: in the Secret SERVICE-tls; the authority is in the ConfigMap SERVICE-ca.",
+)
+@click.option(
+    "--notice-certificate",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Serve notice over TLS with tls.crt and tls.key of this folder, which another tool keeps.",
+)
+@click.option(
     "--notice-files",
     is_flag=True,
     help="Deliver notice by file to pods that request it (reprieve.dev/notice-file), and store "
@@ -212,6 +225,8 @@ def operator_options(
     decision_limit: str,
     longest_silence: str,
     eviction_notice: str | None = None,
+    notice_tls: str = "",
+    notice_certificate: Path | None = None,
     **plain: Any,
 ) -> OperatorOptions:
     """Return the settings of `run` from its flags, by their names, and the variables.
@@ -228,8 +243,12 @@ def operator_options(
             f"--controllers: {unknown[0] if unknown else controllers!r} is not a controller; "
             f"accepted: {', '.join(_CONTROLLERS)}"
         )
+    if notice_tls and notice_certificate is not None:
+        raise UsageError("--notice-tls: accepted: without --notice-certificate")
     return OperatorOptions(
         controllers=planes,
+        notice_tls=notice_tls,
+        notice_certificate=notice_certificate,
         environment=dict(environment),
         config_file=config_file,
         metrics_host=_metrics_host(metrics_address, environment),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -206,8 +207,12 @@ async def _decoded(request: web.Request, kind: type[_Body], accepted: str) -> _B
 
 
 @asynccontextmanager
-async def serve_notices(desk: NoticeDesk, host: str | None, port: int) -> AsyncIterator[int]:
+async def serve_notices(
+    desk: NoticeDesk, host: str | None, port: int, context: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
     """Serve until the end of the block; gives the port, a free one when `port` is 0.
+
+    `context`: of TLS, None without.
 
     Raises:
         UsageError: the port cannot be listened on.
@@ -226,7 +231,7 @@ async def serve_notices(desk: NoticeDesk, host: str | None, port: int) -> AsyncI
     assert runner.server is not None
     polls = Polls(desk.polled, connections, runner.server)
     try:
-        async with listening(connections, polls, host, port, None, "--notice-port") as found:
+        async with listening(connections, polls, host, port, context, "--notice-port") as found:
             yield found
     finally:
         await polls.close()

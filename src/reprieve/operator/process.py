@@ -18,6 +18,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -318,13 +319,31 @@ async def _notice_desk(given: Surroundings) -> AsyncIterator[None]:
     if options.notice_files:
         chosen = ReportedCheckpoints(given.client, given.fence, given.clock)
     desk = NoticeDesk(notices, PodTokens(given.client, given.clock), given.clock, chosen)
-    async with serve_notices(desk, options.metrics_host, options.notice_port) as port:
-        log.info("notice server listens on port %d", port)
+    async with (
+        _notice_context(given) as context,
+        serve_notices(desk, options.metrics_host, options.notice_port, context) as port,
+    ):
+        log.info("notice server listens on port %d%s", port, "" if context is None else ", TLS")
         writing = [] if chosen is None else [asyncio.create_task(chosen.run())]
         try:
             yield
         finally:
             await end(writing)
+
+
+@contextlib.asynccontextmanager
+async def _notice_context(given: Surroundings) -> AsyncIterator[ssl.SSLContext | None]:
+    """Give what notices are served over TLS with, None where they are served without."""
+    service, folder = given.options.notice_tls, given.options.notice_certificate
+    if not service and folder is None:
+        yield None
+        return
+    # Here, since what makes certificates uses 8 MiB, and most operators have none made.
+    from reprieve.operator.notice_tls import NoticeTls, notice_context
+
+    tls = NoticeTls(service, given.settings.start.operator_namespace, folder)
+    async with notice_context(tls, given.client, given.clock) as context:
+        yield context
 
 
 def _others(

@@ -49,7 +49,8 @@ class OperatorOptions:
     would hold, in place of it. `decision_log`: a file, or `-`.
     `named_series`: how many names of tenants' work metrics show. `notify`: hosts of webhooks that
     may be called, `notify_key`: a file with what messages are signed with. `notice_port`: where
-    pods request notices, None where they cannot; `notice_files`: pods get notices in files, too;
+    pods request notices, None where they cannot, over TLS as the Service `notice_tls` or with the
+    files in `notice_certificate`; `notice_files`: pods get notices in files, too;
     `eviction_notice`: the longest notice where others request an eviction, 0: not answered.
     """
 
@@ -82,6 +83,8 @@ class OperatorOptions:
     notify_key: Path | None = None
     decision_log: str | None = None
     notice_port: int | None = None
+    notice_tls: str = ""
+    notice_certificate: Path | None = None
     notice_files: bool = False
     eviction_notice: int = 0
 

@@ -1,4 +1,4 @@
-"""The certificate that webhooks are served with: of our own authority, or another's files.
+"""The certificate of webhooks, and of notices over TLS: of our own authority, or another's files.
 
 Our own authority and the serving certificate lie in one Secret of the operator's namespace, so that
 every process of a deployment serves with the same ones. What has less than a third of its life left
@@ -206,7 +206,7 @@ def load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:
         try:
             context.load_cert_chain(file.name)
         except (ssl.SSLError, OSError) as error:
-            raise UsageError(f"the webhooks' certificate and key do not fit: {error}") from None
+            raise UsageError(f"the certificate and its key do not fit: {error}") from None
 
 
 def _issued(
