@@ -26,13 +26,15 @@ class CauseWords:
     details: tuple[str, ...] = ()
 
 
-_LACKS: Final = ("it lacks {lacks}", "that is of its pod set {pod_sets}")
+_LACKS: Final = ("it lacks {lacks}", "that is of its {pod_sets}")
 _OPEN: Final = "have `borrowWithinCohort.policy: LowerPriority` set in ClusterQueue {cluster_queue}"
 _OWN: Final = "Request no more than {own}, or "
 _OTHERWISE: Final = "Wait until some of it ends, request less, or "
 _POLICIES: Final = "have `preemption` of ClusterQueue {cluster_queue} set to {setting}"
 _ABOVE: Final = " and use a priority above {above}"
 
+_SELECT: Final = "Have its pods select the nodes of these flavors by their labels ({selected})"
+_CHOICE: Final = "have ClusterQueue {cluster_queue} with {setting}"
 _SHORT: Final = ("{short}",)
 _FREE: Final = "Its quota is free, and its places are those of work that"
 _WIDER: Final = "Require {wider}, which has capacity now, "
@@ -156,6 +158,22 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         (f"{_OTHERWISE}{_POLICIES}{_ABOVE}.", f"{_OTHERWISE}{_POLICIES}."),
         _LACKS,
     ),
+    Cause.FLAVORS: CauseWords(
+        Reason.HELD_BY_OTHERS,
+        "With the flavors that its queue chooses it does not get its quota, with others it would",
+        (
+            f"{_SELECT}{_ABOVE}.",
+            f"{_SELECT}.",
+            f"{_OTHERWISE}{_CHOICE}{_ABOVE}.",
+            f"{_OTHERWISE}{_CHOICE}.",
+        ),
+        _LACKS,
+    ),
+    Cause.NEVER_WITH_FLAVORS: CauseWords(
+        Reason.NEVER_FITS,
+        "With the flavors that its queue chooses it can never have its quota, with others it could",
+        (f"{_SELECT}.", f"Request less, or {_CHOICE}."),
+    ),
     Cause.NOT_RECLAIMABLE: CauseWords(
         Reason.HELD_BY_OTHERS,
         "The quota is in use, and what may be reclaimed from others is not enough",
@@ -206,9 +224,10 @@ CAUSES: Final[Mapping[Cause, CauseWords]] = {
         "Capacity is kept for it on a node that does not accept it any more",
         (
             (
-                "Have the node accept it again; else it is tried elsewhere once the pods that "
-                "leave the node for it have ended."
+                "Have {nodes} accept it again; else it is tried elsewhere once the pods that are "
+                "evicted for it have ended."
             ),
+            "Nothing: it is tried elsewhere once the pods that are evicted for it have ended.",
         ),
         ("{why}",),
     ),

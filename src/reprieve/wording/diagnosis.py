@@ -120,7 +120,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         "Request less, or have the nominal quota or the borrowing limit raised.",
         (
             "it needs {needs}",
-            "that is of its pod set {pod_sets}",
+            "that is of its {pod_sets}",
             "the queue may have {ceiling}",
         ),
     ),
@@ -161,7 +161,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
     Reason.HELD_BY_OTHERS: Words(
         "The quota is in use by work that is not preempted for it",
         "Wait until some of it ends, or request less.",
-        ("it lacks {lacks}", "that is of its pod set {pod_sets}"),
+        ("it lacks {lacks}", "that is of its {pod_sets}"),
     ),
 }
 _SCHEDULING: Final[Mapping[Reason, Words]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,9 @@ from reprieve.engine.quota.model import (
     BorrowWithinCohort,
     ClusterQueue,
     Eviction,
+    FlavorFungibility,
     FlavorQuotas,
+    Fungibility,
     PodSet,
     Policy,
     Preemption,
@@ -305,14 +308,14 @@ def test_pod_sets_count_what_those_before_them_take() -> None:
     site.submit(replace(work("w", "q", 1), pod_sets=pod_sets))
     found = told(site)
     assert found.deficit == {("a100", GPU): 1}
-    assert found.values["pod_sets"] == "second"
+    assert found.values["pod_sets"] == "pod set second"
 
 
 @pytest.mark.parametrize(
     ("pod_sets", "needs", "named"),
     [
-        ((PodSet("a", 1, {GPU: 1}), PodSet("b", 1, {GPU: 9})), f"9 {GPU}", "b"),
-        ((PodSet("a", 1, {GPU: 5}), PodSet("b", 1, {GPU: 5})), f"10 {GPU}", "a, b"),
+        ((PodSet("a", 1, {GPU: 1}), PodSet("b", 1, {GPU: 9})), f"9 {GPU}", "pod set b"),
+        ((PodSet("a", 1, {GPU: 5}), PodSet("b", 1, {GPU: 5})), f"10 {GPU}", "pod sets a and b"),
     ],
 )
 def test_of_what_never_fits_the_pod_sets_are_named(
@@ -394,3 +397,92 @@ def test_a_level_that_no_topology_of_the_queue_has_is_told_with_those_that_there
     bare = cause(ResourceFlavor("a100"))
     assert (bare.reason, bare.cause) == (Reason.NO_FLAVOR_MATCHES, Cause.NO_TOPOLOGY)
     assert "they request block" in sentence(bare)
+
+
+KINDS = ResourceFlavor("a", {"kind": "a"}), ResourceFlavor("b", {"kind": "b"})
+TAINTED = ResourceFlavor("a", {}, (Taint("a", "", "NoSchedule"),)), ResourceFlavor("b")
+ON_A, ON_B = {"kind": "a"}, {"kind": "b"}
+
+
+def borrower(
+    flavors: Sequence[ResourceFlavor], driver: PodSet, worker: PodSet, lent: int = 4
+) -> Site:
+    """Return a queue that borrows all, whose scan continues behind flavors that would borrow.
+
+    It ends behind the last flavor, so that no later scan continues it.
+    """
+
+    def groups(*nominal: int) -> tuple[ResourceGroup, ...]:
+        pairs = zip(flavors, nominal, strict=True)
+        quotas = tuple(FlavorQuotas(each.name, {GPU: Quota(n)}) for each, n in pairs)
+        return (ResourceGroup((GPU,), quotas),)
+
+    scan = FlavorFungibility(when_can_borrow=Fungibility.TRY_NEXT_FLAVOR)
+    lends = tuple(lent if each.name == "a" else 4 for each in flavors)
+    site = Site(
+        queue("q", 0, "all", groups=groups(0, 0), fungibility=scan),
+        queue("r", 0, "all", groups=groups(*lends)),
+        flavors=flavors,
+    )
+    return site.submit(Workload("team", "w", "uid-w", "team/q", pod_sets=(driver, worker)))
+
+
+def gpus(name: str, **given: Any) -> PodSet:
+    return PodSet(name, 1, {GPU: 4}, **given)
+
+
+def test_flavors_that_an_earlier_pod_set_uses_up_are_named_and_others_start_it() -> None:
+    worker = gpus("worker", node_selector=ON_A)
+    found = told(borrower(KINDS, gpus("driver"), worker))
+    assert (found.reason, found.cause) == (Reason.NEVER_FITS, Cause.NEVER_WITH_FLAVORS)
+    assert general_step(found).endswith("by their labels (b for driver, a for worker).")
+    assert starts(borrower(KINDS, gpus("driver", node_selector=ON_B), worker))
+
+
+def test_flavors_that_would_be_free_are_named_where_others_hold_those_of_the_queue() -> None:
+    def site(driver: PodSet) -> Site:
+        holder = held(work("h", "r", 4, priority=9), "r", "a")
+        return borrower(KINDS, driver, gpus("worker", node_selector=ON_A), lent=8).hold(holder)
+
+    found = told(site(gpus("driver")))
+    assert (found.reason, found.cause) == (Reason.HELD_BY_OTHERS, Cause.FLAVORS)
+    assert general_step(found).endswith("by their labels (b for driver, a for worker).")
+    assert starts(site(gpus("driver", node_selector=ON_B)))
+
+
+def test_an_order_of_flavors_is_named_where_no_selector_can_choose_among_them() -> None:
+    driver = gpus("driver", tolerations=(Toleration("a", "Exists"),))
+    found = told(borrower(TAINTED[::-1], driver, gpus("worker")))
+    assert (found.reason, found.cause) == (Reason.NEVER_FITS, Cause.NEVER_WITH_FLAVORS)
+    assert general_step(found) == (
+        "Request less, or have ClusterQueue q with its flavors in the order a, b."
+    )
+    assert starts(borrower(TAINTED, driver, gpus("worker")))
+
+
+def test_flavors_that_work_uses_because_of_others_do_not_make_it_never_fit() -> None:
+    def site(*holders: Workload) -> Site:
+        # With a busy it would use b for both of its pod sets.
+        pod_sets = gpus("driver"), gpus("worker", node_selector=ON_B)
+        return borrower(KINDS, *pod_sets).hold(*holders)
+
+    found = told(site(held(work("h", "r", 4, priority=9), "r", "a")))
+    assert found.reason is Reason.HELD_BY_OTHERS
+    assert starts(site())
+
+
+@pytest.mark.parametrize(
+    ("names", "named"),
+    [
+        (["head"], "that is of its pod set head"),
+        (["head", "w"], "that is of its pod sets head and w"),
+        (["head", "w", "x"], "that is of its pod sets head, w and x"),
+    ],
+)
+def test_all_pod_sets_that_lack_something_are_named(names: list[str], named: str) -> None:
+    lacking = tuple(PodSet(each, 1, {GPU: 4}) for each in names)
+    free = PodSet("free", 1, {"cpu": CPU})
+    site = Site(queue("q", 0, groups=group_of(4, 16)))
+    site.hold(held(work("h", "q", 16, priority=9), "q"))
+    wanting = Workload("team", "w", "uid-w", "team/q", pod_sets=(free, *lacking))
+    assert f"; {named}; " in sentence(told(site.submit(wanting)))

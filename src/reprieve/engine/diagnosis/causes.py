@@ -29,6 +29,8 @@ class Cause(StrEnum):
     NO_TOPOLOGY = "no topology"
     # NoPlaces.
     WIDER_LEVEL = "wider level"
+    # NeverFits.
+    NEVER_WITH_FLAVORS = "never with these flavors"
     # PlacesTaken.
     PLACES_PROTECTED = "places protected"
     PLACES_BY_PRIORITY = "places by priority"
@@ -38,6 +40,7 @@ class Cause(StrEnum):
     PROTECTION = "protection"
     PRIORITY = "priority"
     BORROWING = "borrowing"
+    FLAVORS = "flavors"
     POLICY = "policy"
     NOT_RECLAIMABLE = "not reclaimable"
     DELAYED = "preemption delayed"

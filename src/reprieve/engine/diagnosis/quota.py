@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.engine.diagnosis.causes import CAUSE, Cause, cause_in
 from reprieve.engine.diagnosis.model import Diagnosis
-from reprieve.engine.diagnosis.quota_causes import holding_cause
+from reprieve.engine.diagnosis.quota_causes import flavors_cause, holding_cause
 from reprieve.engine.diagnosis.quota_holders import held_by
 from reprieve.engine.diagnosis.quota_never import named_pod_sets, no_flavor, too_much
 from reprieve.engine.diagnosis.quota_places import place_shortage
@@ -330,12 +330,24 @@ def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | N
     if never is Reason.NO_FLAVOR_MATCHES:
         return _stated(never, no_flavor(trial, workload))
     if never is Reason.NEVER_FITS:
-        return _stated(never, too_much(trial, workload))
+        return _too_much(facts, workload, trial)
     if never is Reason.NO_PLACES:
         return _stated(never, _no_places(workload, trial))
     if assignment.lacks_places:
         return _shortages(workload, trial)
     return _held(workload, trial)
+
+
+def _too_much(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis:
+    """Return that it requests too much: in any flavors, in those of its queue, or for now."""
+    empty = attempt(facts, workload, facts.holdings.holders.values())
+    if empty is None:
+        return _stated(Reason.NEVER_FITS, too_much(trial, workload))
+    if empty.assignment.mode is Mode.FIT:
+        # What others hold decides which flavors its first pod sets use.
+        return _held(workload, trial)
+    chosen = flavors_cause(empty, workload)
+    return _stated(Reason.NEVER_FITS, chosen or too_much(trial, workload))
 
 
 def _no_places(workload: Workload, trial: Trial) -> Mapping[str, str]:
@@ -392,7 +404,7 @@ def _held(workload: Workload, trial: Trial) -> Diagnosis:
         Reason.HELD_BY_OTHERS,
         values
         | {"usage": usage_text(snapshot, trial.queue, lacks)}
-        | named_pod_sets(workload, ", ".join(dict.fromkeys(each.pod_sets for each in lacks))),
+        | named_pod_sets(workload, (name for each in lacks for name in each.pod_sets)),
         deficit=deficit,
         blockers=held.blockers,
         refused=held.refused,

@@ -6,7 +6,7 @@ Source: specification of the quota plane, sections 3 and 5.1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.quota_shortages import Asking, accepted_flavors, askings
@@ -115,12 +115,16 @@ def too_much(trial: Trial, workload: Workload) -> dict[str, str]:
         pair = _widest(trial, alone[0], next(iter(excess)))
         ceiling += "" if pair is None else f": {ceiling_text(snapshot, trial.queue, pair)}"
     values = {"needs": ", ".join(needs), "ceiling": ceiling}
-    return values | named_pod_sets(workload, alone[0].names)
+    return values | named_pod_sets(workload, (each.name for each in alone[0].pod_sets))
 
 
-def named_pod_sets(workload: Workload, names: str) -> dict[str, str]:
+def named_pod_sets(workload: Workload, names: Iterable[str]) -> dict[str, str]:
     """Return the value that names pod sets, nothing where there is one only."""
-    return {"pod_sets": names} if len(workload.pod_sets) > 1 else {}
+    if len(workload.pod_sets) < 2:
+        return {}
+    known = [*dict.fromkeys(names)]
+    said = " and ".join(filter(None, (", ".join(known[:-1]), *known[-1:])))
+    return {"pod_sets": f"{'pod set' if len(known) == 1 else 'pod sets'} {said}"} if known else {}
 
 
 def _widest(trial: Trial, asking: Asking, resource: str) -> FlavorResource | None:

@@ -47,7 +47,7 @@ class Shortage:
     `asked`: what the pod sets request.
     """
 
-    pod_sets: str
+    pod_sets: tuple[str, ...]
     flavor: str
     missing: Mapping[str, int]
     share: float
@@ -112,8 +112,7 @@ def _ranked(
     flavors = list(accepted_flavors(snapshot, asking, group))
     possible = [each for each in flavors if _could(snapshot, queue, each, wanted, chosen)]
     ranked = [
-        _shortage(snapshot, queue, asking.names, flavor, wanted, chosen)
-        for flavor in possible or flavors
+        _shortage(snapshot, queue, asking, flavor, wanted, chosen) for flavor in possible or flavors
     ]
     return sorted(ranked, key=lambda each: each.share)
 
@@ -137,7 +136,7 @@ def _could(
 def _shortage(
     snapshot: Snapshot,
     queue: int,
-    names: str,
+    asking: Asking,
     flavor: str,
     wanted: Mapping[str, int],
     chosen: Mapping[FlavorResource, int],
@@ -152,4 +151,4 @@ def _shortage(
         if lacking > 0:
             missing[resource] = lacking
             share += lacking / amount
-    return Shortage(names, flavor, missing, share, wanted)
+    return Shortage(tuple(each.name for each in asking.pod_sets), flavor, missing, share, wanted)
