@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.answers.kept_nodes import refusal_of
+from reprieve.answers.kept_nodes import refusal_of, refusing
 
 GPU = "amd.com/gpu"
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
@@ -51,3 +51,11 @@ def test_labels_and_tolerations_that_suit_refuse_nothing() -> None:
     tolerations = [{"operator": "Exists"}]
     suits = {"nodeSelector": {"zone": "a"}, "affinity": AFFINITY, "tolerations": tolerations}
     assert refused(node, **suits) == ""
+
+
+def test_only_a_node_that_is_there_can_accept_pods_again() -> None:
+    pods = [{"spec": {}, "status": {"nominatedNodeName": name}} for name in ("gone", "n")]
+    cordoned = {"metadata": {"name": "n"}, "spec": {"unschedulable": True}}
+    nodes: dict[str, Any] = {"gone": {}, "n": cordoned}
+    assert refusal_of(pods, nodes) == "gone does not exist any more, n is cordoned"
+    assert refusing(pods, nodes) == ["n"]

@@ -17,7 +17,7 @@ from kubeworld.objects.pods import is_over
 from kubeworld.units.instants import Nanos, instant_or_none
 from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import Form, integer_or_none
-from reprieve.answers.kept_nodes import nominated_node, refusal_of
+from reprieve.answers.kept_nodes import nominated_node, refusal_of, refusing
 from reprieve.answers.place_texts import short_of_places
 from reprieve.answers.quantities import listed
 from reprieve.answers.sources import Json
@@ -68,6 +68,11 @@ class Reported:
     message: str = ""
     since: Nanos | None = None
     diagnosis: Diagnosis | None = None
+
+    @property
+    def waits_for_a_node_that_refuses(self) -> bool:
+        """Return whether a node keeps capacity for its pods that no longer accepts them."""
+        return self.diagnosis is not None and self.diagnosis.cause is Cause.NODE_REFUSES
 
 
 def of_workload(workload: Json) -> Reported:
@@ -256,7 +261,8 @@ def _nominated(unit: Unit, waiting: Sequence[Json]) -> Diagnosis | None:
     values = {"on": listed(kept)}
     why = refusal_of(waiting, unit.kept_nodes)
     if why:
-        values |= {CAUSE: Cause.NODE_REFUSES, "why": why}
+        there = listed(refusing(waiting, unit.kept_nodes))
+        values |= {CAUSE: Cause.NODE_REFUSES, "why": why, "nodes": there}
     return Diagnosis(Plane.SCHEDULING, Reason.NOMINATED_WAITING, values)
 
 

@@ -42,6 +42,10 @@ _MOVED: Final = (
     "Decided anew, it does not wait for what its objects state: the cluster changed in between. "
     "Run the command again."
 )
+_KEPT: Final = (
+    "From what the objects state, as of {at}: a decision made anew would not wait for the pods "
+    "that are evicted, as the scheduler does."
+)
 _NOT_TRIED: Final = "The steps under Next were not tried; with no change that was tried it starts."
 
 
@@ -201,10 +205,12 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
 
 def _certainty(found: Findings) -> Iterator[str]:
     if found.standing.state is State.WAITS:
-        decided = found.decided
+        decided, stated = found.decided, found.standing.reported
         if decided is not None and decided.diagnosis is not None:
             yield f"Decided anew on what the cluster held at {format_instant(decided.at)}."
             yield _TRIED if decided.diagnosis.fixes else _NOT_TRIED
+        elif stated is not None and stated.waits_for_a_node_that_refuses:
+            yield _KEPT.format(at=format_instant(found.now))
         elif decided is not None and decided.starts is not None:
             yield start_text(decided)
         elif decided is not None and not decided.notes:

@@ -19,7 +19,7 @@ from reprieve.intake.cluster.requests import amount_in_base_units
 from reprieve.kube.resource import NODES
 from reprieve.whatif.questions.asked import requests_of_spec
 
-__all__ = ["kept_nodes", "nominated_node", "refusal_of"]
+__all__ = ["kept_nodes", "nominated_node", "refusal_of", "refusing"]
 
 _CORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _KEEPING_OUT: Final = ("NoSchedule", "NoExecute")
@@ -48,13 +48,18 @@ async def kept_nodes(reading: Reading, pods: Iterable[Json]) -> dict[str, Json]:
 
 def refusal_of(pods: Sequence[Json], nodes: Mapping[str, Json]) -> str:
     """Return why nodes no longer accept pods for which they keep capacity, empty where they do."""
-    texts = (
-        f"{name} {why}"
-        for pod in pods
-        if (name := nominated_node(pod)) in nodes
-        for why in _refusals(pod, nodes[name])
-    )
-    return ", ".join(dict.fromkeys(texts))
+    return ", ".join(dict.fromkeys(f"{name} {why}" for name, why in _all_refusals(pods, nodes)))
+
+
+def refusing(pods: Sequence[Json], nodes: Mapping[str, Json]) -> list[str]:
+    """Return the nodes that exist and no longer accept pods for which they keep capacity."""
+    return list(dict.fromkeys(name for name, _ in _all_refusals(pods, nodes) if nodes[name]))
+
+
+def _all_refusals(pods: Sequence[Json], nodes: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    for pod in pods:
+        if (name := nominated_node(pod)) in nodes:
+            yield from ((name, why) for why in _refusals(pod, nodes[name]))
 
 
 def _refusals(pod: Json, node: Json) -> Iterator[str]:
