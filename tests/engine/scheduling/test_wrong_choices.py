@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bench.optimum import Instance, instance
@@ -22,7 +23,7 @@ from reprieve.engine.placement.profile import Policy, VictimChoice
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling import group_preemption, pod_preemption
 from reprieve.engine.scheduling.least_cost import fewest, least_costly
-from reprieve.engine.scheduling.least_cost.plan_cost import plan_cost
+from reprieve.engine.scheduling.least_cost.plan_cost import UnitCosts, plan_cost
 from reprieve.engine.scheduling.outcome import Attempt, Preemption, Unit
 from reprieve.engine.scheduling.proofs.proof import faults_of
 from reprieve.engine.scheduling.session import Session
@@ -93,6 +94,23 @@ def reversed_reprieve(monkeypatch: pytest.MonkeyPatch) -> None:
     without_search(monkeypatch)
 
 
+def gangs_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count a gang as if it were one pod."""
+
+    def units_alone(
+        snapshot: Snapshot, found: Preemption, budgets: BudgetMatches, lost: I64 | None
+    ) -> tuple[int, ...]:
+        cost = plan_cost(snapshot, found, budgets, lost)
+        return (*cost[:4], len(found.victims), len(found.victims), *cost[6:])
+
+    def ones(units: Units, *given: object, **more: object) -> UnitCosts:
+        return UnitCosts(np.ones(len(units), np.int64), 1, False, len(units) + 1)
+
+    monkeypatch.setattr(least_costly, "plan_cost", units_alone)
+    monkeypatch.setattr(least_costly, "unit_costs", ones)
+    monkeypatch.setattr(least_costly, "gap_of", lambda *given: 0)
+
+
 @pytest.mark.parametrize(
     ("kind", "broken"),
     [
@@ -108,6 +126,13 @@ def test_victims_that_are_not_the_least_are_refused(
     broken(monkeypatch)
     wrong, caught = refused(kind, range(2_000, 2_020))
     assert wrong >= 6 and caught >= wrong * 0.7, (wrong, caught)
+
+
+def test_victims_are_refused_if_a_gang_counts_as_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    gangs_as_one(monkeypatch)
+    found = [refused(kind, range(2_000, 2_060)) for kind in ("mixed", "equal")]
+    wrong, caught = (sum(each) for each in zip(*found, strict=True))
+    assert wrong >= 12 and caught >= wrong * 0.8, (wrong, caught)
 
 
 def test_the_worst_node_for_a_pod_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

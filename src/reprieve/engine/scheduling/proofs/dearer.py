@@ -163,7 +163,7 @@ def _fit_without(
 
 def costs_more_than_plain(
     simulation: Simulation,
-    members: Sequence[Pending],
+    members: Sequence[tuple[Pending, int]],
     slots: I64,
     evictable: Mask,
     priority: I64,
@@ -173,8 +173,9 @@ def costs_more_than_plain(
 ) -> bool:
     """Return whether a plan that states that nothing costs less costs more than a plain one.
 
-    It evicts no pod of a higher priority than the victims. `simulation`, `slots`, `evictable` and
-    `priority` as in `fits_below`. `budgets`: they count. Not checked on many nodes.
+    A plain one evicts no pod of a higher priority than the victims, and has the members on the
+    plan's own nodes or on those that it finds. `simulation`, `members`, `slots`, `evictable` and
+    `priority` as in `beats_bound`. `budgets`: they count. Not checked on many nodes.
     """
     snapshot, policy = simulation.snapshot, simulation.policy
     if len(snapshot.nodes) > _NODES or len(members) > _MEMBERS:
@@ -193,10 +194,12 @@ def costs_more_than_plain(
         return beyond, int(weight[victims].sum())
 
     paid = cost(slots)
+    pending, own = [each for each, _ in members], [node for _, node in members]
     plain = (
-        naive_victims(simulation, members, allowed, each, split=split)
+        naive_victims(simulation, pending, allowed, each, split=split, at=at)
         for each in ways
         for split in (False, True)
+        for at in (None, own)
     )
     return any(found is not None and cost(found) < paid for found in plain)
 

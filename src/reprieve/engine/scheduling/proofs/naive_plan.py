@@ -30,11 +30,13 @@ def naive_victims(
     weight: I64,
     *,
     split: bool = False,
+    at: Sequence[int] | None = None,
 ) -> I64 | None:
     """Return the victims of a plain plan, (slots,) of them; None where it finds none.
 
     `simulation`: all pods are there; it is left as it was. `allowed`: (slots,) pods that may be
     evicted. `weight`: (slots,) what each pod costs. `split`: of a group the pods on the node count.
+    `at`: the node of each member; without it the cheapest one is searched for.
     """
     board = _Board(simulation, allowed, weight, split)
     need = [simulation.requests_of(each.pod_class) for each in members]
@@ -44,7 +46,10 @@ def naive_victims(
     simulation.remove(np.flatnonzero(allowed & simulation.present))
     nodes: dict[int, int] = {}
     for index in order:
-        node = board.cheapest(need[index], simulation.codes(members[index]) == 0)
+        passes = simulation.codes(members[index]) == 0
+        if at is not None:
+            passes &= np.arange(len(passes)) == at[index]
+        node = board.cheapest(need[index], passes)
         if node < 0:
             simulation.rollback(before)
             return None
@@ -95,8 +100,11 @@ class _Board:
                 self.there.setdefault(node, []).append(unit)
 
     def cheapest(self, need: I64, passes: Mask) -> int:
-        """Free capacity for one member where that costs least; return the node, -1 for none."""
-        best: tuple[int, int, list[int]] | None = None
+        """Free capacity for one member where that costs least; return the node, -1 for none.
+
+        Of several nodes the one on which the most such members fit afterwards.
+        """
+        best: tuple[int, int, int, list[int]] | None = None
         key = need.tobytes()
         for node in np.flatnonzero(passes).tolist():
             known = self.known.setdefault(node, {})
@@ -105,18 +113,26 @@ class _Board:
             leaving = known[key]
             if leaving is not None:
                 cost = sum(self._price(unit, node) for unit in leaving)
-                if best is None or (cost, node) < best[:2]:
-                    best = cost, node, leaving
+                if best is None or cost <= best[0]:
+                    found = cost, -self._more(node, need, leaving), node, leaving
+                    best = found if best is None else min(best, found)
                 if not cost:
                     break
         if best is None:
             return -1
-        for unit in best[2]:
+        _, _, node, leaving = best
+        for unit in leaving:
             self._move(unit, 1)
             self.gone.add(unit)
-        self.free[best[1]] -= need
-        self.known.pop(best[1], None)
-        return best[1]
+        self.free[node] -= need
+        self.known.pop(node, None)
+        return node
+
+    def _more(self, node: int, need: I64, leaving: Sequence[int]) -> int:
+        """Return how many members that request so much fit on a node without these units."""
+        free = self.free[node] + sum(self._frees(unit, node) for unit in leaving)
+        asked = need > 0
+        return int((free[asked] // need[asked]).min()) if asked.any() else 0
 
     def _leaving(self, node: int, need: I64) -> list[int] | None:
         """Return the units that leave a node for one member, None where that is not enough."""

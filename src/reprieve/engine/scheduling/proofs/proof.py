@@ -29,7 +29,7 @@ from reprieve.engine.cluster.arrays import I32, I64, Mask
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Flag, Nomination, Pending, Snapshot
 from reprieve.engine.disruptions.questions import Hold
-from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.profile import Policy, VictimChoice
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.scheduling.gangs.job import Budgets, JobPolicy, VictimGangs
@@ -106,7 +106,7 @@ def faults_of(
         *_faults(snapshot, policy, attempt, now, nominations, victim_gangs, overdue),
         *_held(snapshot, policy, attempt, holds),
     )
-    if found or attempt.plan is None or not attempt.plan.proof.profile:
+    if found or attempt.plan is None or attempt.plan.proof.profile != VictimChoice.BEST:
         return found
     allowed, budgets = None, True
     if attempt.gang is not None:
@@ -245,18 +245,24 @@ def _dearer(
         nominations = nominations_of(snapshot, policy)
     simulation.respect(_kept(snapshot, attempt, group, nominations))
     faults = []
+    nodes = [snapshot.node_index[node] for _, node in attempt.plan.placement]
+    placed = list(zip(members, nodes, strict=True))
+    rest = slots, evictable, priority
     if attempt.plan.proof.gap == 0:
-        nodes = [snapshot.node_index[node] for _, node in attempt.plan.placement]
-        placed = list(zip(members, nodes, strict=True))
-        victim = beats_bound(simulation, placed, slots, evictable, priority, now, budgets=budgets)
+        victim = beats_bound(simulation, placed, *rest, now, budgets=budgets)
         if victim is not None:
             faults.append(PlanFault(Fault.ABOVE_BOUND, snapshot.pod_keys[victim]))
     if not is_checked(policy, group):
         return tuple(faults)
-    ours = simulation, members, slots, evictable, priority
-    if attempt.plan.proof.gap == 0 and costs_more_than_plain(*ours, now, budgets=budgets):
+    if attempt.plan.proof.gap == 0 and costs_more_than_plain(
+        simulation, placed, *rest, now, budgets=budgets
+    ):
         faults.append(PlanFault(Fault.DEARER, str(members[0].row.uid), f"{len(slots)}"))
-    if (attempt.plan.proof.gap == 0 or promised(simulation, members)) and fits_below(*ours):
+    if attempt.plan.proof.gap == 0 or promised(simulation, members):
+        too_high = fits_below(simulation, members, *rest)
+    else:
+        too_high = False
+    if too_high:
         faults.append(PlanFault(Fault.TOO_HIGH, str(members[0].row.uid), f"{len(members)}"))
     return tuple(faults)
 
