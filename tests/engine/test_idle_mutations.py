@@ -85,11 +85,9 @@ def call_everything_compatible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan says that it may take too many."""
     proof = plans.proof_of
 
-    def compatible(
-        search: Search, *, compatible: bool, profile: str = "", gap: int | None = None
-    ) -> Proof:
+    def compatible(search: Search, *, compatible: bool, gap: int | None = None) -> Proof:
         del compatible
-        return proof(search, compatible=True, profile=profile, gap=gap)
+        return proof(search, compatible=True, gap=gap)
 
     monkeypatch.setattr(evaluation, "proof_of", compatible)
 

@@ -77,6 +77,7 @@ def test_a_preemption_by_quota_is_told_as_it_was_recorded() -> None:
             "text": "the need fits the quota",
             "irreducible": True,
             "upheld": True,
+            "profile": "compatible",
         },
         "again": {
             "state": "Same",

@@ -41,8 +41,8 @@ class Proof:
     Amounts are counts per resource name. `free`: what of the need is met by unused capacity;
     empty where free capacity is not looked at. `compatible` states that the victim order of the
     compatible system may have chosen more than an irreducible set would need. `profile`: how the
-    victims were chosen where that is not as the compatible system does. `gap`: per cent by which
-    they may exceed the least possible, None where no bound is known.
+    victims were chosen, a `VictimChoice`; empty where there is no choice (policy Always). `gap`:
+    per cent by which they may exceed the least possible, None where no bound is known.
     """
 
     level: ProofLevel

@@ -1,12 +1,27 @@
-"""How far victims are from the least costly ones, in words."""
+"""How victims were chosen, and how far they are from the least costly ones, in words."""
 
 from __future__ import annotations
 
-__all__ = ["gap_text"]
+from collections.abc import Iterator
+
+from reprieve.engine.placement.profile import VictimChoice
+
+__all__ = ["choice_lines"]
 
 
-def gap_text(gap: int | None) -> str:
-    """Return how much less victims could have cost at most; None: no bound is known."""
+def choice_lines(profile: str, gap: int | None) -> Iterator[str]:
+    """Yield which profile chose the victims; older records do not state one.
+
+    `gap`: per cent by which they may exceed the least possible, None: no bound is known. Only
+    profile `best` has one.
+    """
+    if profile == VictimChoice.BEST:
+        yield f"Chosen by profile {profile}; {_gap_text(gap)}"
+    elif profile:
+        yield f"Chosen by profile {profile}"
+
+
+def _gap_text(gap: int | None) -> str:
     if gap is None:
         return "gap to the least victims: not known"
     return f"gap to the least victims: {f'at most {gap} %' if gap else '0'}"

@@ -68,7 +68,6 @@ from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.engine.idle.search import Search
 from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.plan import Guard, Plan, Plane
-from reprieve.engine.victim_choice import VictimChoice
 from reprieve.units.ids import GpuWorkloadKey, Uid
 
 __all__ = ["evaluate"]
@@ -245,7 +244,6 @@ def _serve(run: _Run, demand: Workload) -> None:
         proof=proof_of(
             search,
             compatible=bool(spare) and not trim,
-            profile=VictimChoice.BEST if run.policy.best else "",
             gap=gap,
         ),
         placement=search.placement,

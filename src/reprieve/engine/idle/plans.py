@@ -6,6 +6,7 @@ Source: specification of the idle plane, sections 14 and 17.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
@@ -32,10 +33,8 @@ class Decided(Protocol):
         ...
 
 
-def proof_of(
-    search: Search, *, compatible: bool, profile: str = "", gap: int | None = None
-) -> Proof:
-    """Return the proof of what a search found; `profile` and `gap` as in `Proof`."""
+def proof_of(search: Search, *, compatible: bool, gap: int | None = None) -> Proof:
+    """Return the proof of what a search found; `gap` as in `Proof`."""
     need, incoming = search.need, search.incoming
     freed = {name: sum(v.gpus.get(name, 0) for v in search.victims) for name in need}
     free = {name: max(0, need[name] - incoming[name] - freed[name]) for name in need}
@@ -46,7 +45,6 @@ def proof_of(
         freed=freed,
         compatible=compatible,
         free={name: count for name, count in free.items() if count},
-        profile=profile,
         gap=gap,
     )
 
@@ -129,7 +127,8 @@ def plan_of(
     reprieved: Mapping[str, int] | None = None,
     guards: tuple[Guard, ...] = (),
 ) -> Plan:
-    """Return a plan; every victim has to be Idle still."""
+    """Return a plan; every victim has to be Idle still, and its proof states who chose them."""
+    chosen = proof if preemptor is None else replace(proof, profile=run.policy.choice)
     return Plan(
         id=plan_id(
             Plane.IDLE,
@@ -139,7 +138,7 @@ def plan_of(
         ),
         plane=Plane.IDLE,
         revision=run.snapshot.revision,
-        proof=proof,
+        proof=chosen,
         preemptor=preemptor,
         victims=tuple(Victim(v.ref, v.root, dict(v.gpus), rule, unit=v.unit) for v in victims),
         placement=placement,

@@ -67,7 +67,7 @@ def plan_of(entry: Entry, tree: Tree, revision: int, policy: str) -> Plan | None
             need=_by_resource(tree, asked.items()),
             in_flight=_by_resource(tree, free.items()),
             freed=_by_resource(tree, freed),
-            profile=VictimChoice.BEST if entry.best else "",
+            profile=VictimChoice.BEST if entry.best else VictimChoice.COMPATIBLE,
             gap=entry.gap,
         ),
         preemptor=preemptor,

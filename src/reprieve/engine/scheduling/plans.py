@@ -17,6 +17,7 @@ from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.many import many
+from reprieve.engine.placement.profile import VictimChoice
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Victim, plan_id
 from reprieve.engine.scheduling.outcome import Preemption, UnitVictim, pods_of
 from reprieve.engine.scheduling.victims.harm import IDLE
@@ -31,7 +32,6 @@ COMPOSITE_API_VERSION = "scheduling.k8s.io/v1alpha3"
 _WHOLE = "lower priority, whole group"
 _SINGLE = "lower priority"
 _IDLE = "idle"
-_BEST = "best"
 _LEAST_LOST = "least lost work"
 
 
@@ -78,7 +78,7 @@ def plan_of(
             ProofLevel.PLACEMENT,
             need=need,
             freed=freed,
-            profile=_BEST if best else "",
+            profile=VictimChoice.BEST if best else VictimChoice.COMPATIBLE,
             gap=found.gap,
         ),
         preemptor=ref,

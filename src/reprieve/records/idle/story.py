@@ -20,7 +20,7 @@ from reprieve.records.sums import MOST_NAMED, sum_lines, table
 from reprieve.records.victim_states import victim_states
 from reprieve.units.counts import counted
 from reprieve.wording.demands import demand_lines
-from reprieve.wording.gaps import gap_text
+from reprieve.wording.gaps import choice_lines
 from reprieve.wording.kaiwo import amounts_text, declined_text, idle_text
 
 __all__ = [
@@ -137,8 +137,7 @@ def amounts_lines(
     ]
     yield from table(rows)
     yield f"Proof {proof.level}: {level_text(proof.level)}"
-    if proof.profile:
-        yield f"Chosen by profile {proof.profile}; {gap_text(proof.gap)}"
+    yield from choice_lines(proof.profile, proof.gap)
     yield from demand_lines(spec)
     if proof.compatible and proof.need:
         yield "Chosen in the compatible order, which may be more than necessary"

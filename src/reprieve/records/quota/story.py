@@ -18,7 +18,7 @@ from reprieve.records.sums import MOST_NAMED
 from reprieve.records.victim_states import victim_states
 from reprieve.units.counts import of_resource
 from reprieve.wording.demands import demand_lines
-from reprieve.wording.gaps import gap_text
+from reprieve.wording.gaps import choice_lines
 
 __all__ = ["quota_answer_text", "quota_story", "workloads_named"]
 
@@ -110,8 +110,7 @@ def _amounts(spec: PreemptionSpec) -> Iterator[str]:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
     yield f"Proof {proof.level}: {level_text(proof.level)}"
-    if proof.profile:
-        yield f"Chosen by profile {proof.profile}; {gap_text(proof.gap)}"
+    yield from choice_lines(proof.profile, proof.gap)
     yield from demand_lines(spec)
 
 

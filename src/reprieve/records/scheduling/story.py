@@ -25,7 +25,7 @@ from reprieve.records.scheduling.replay import Part, PodAnswer, SchedulingReplay
 from reprieve.records.sums import MOST_NAMED, pool_of, sum_lines
 from reprieve.records.victim_states import victim_states
 from reprieve.units.counts import counted
-from reprieve.wording.gaps import gap_text
+from reprieve.wording.gaps import choice_lines
 
 __all__ = ["pod_answer_text", "pod_story", "pods_named"]
 
@@ -117,8 +117,7 @@ def _victims(
         yield from _counted(preemption, replay, known)
         return
     proof = preemption.spec.proof
-    if proof.profile:
-        yield f"Chosen by profile {proof.profile}; {gap_text(proof.gap)}"
+    yield from choice_lines(proof.profile, proof.gap)
     yield "Victims, the most important first:"
     states = victim_states(preemption)
     for victim in preemption.spec.victims:

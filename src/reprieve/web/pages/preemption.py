@@ -21,8 +21,9 @@ from msgspec.structs import replace
 
 from kubeworld.units.instants import Nanos, instant_or_none
 from reprieve.answers.quantities import listed
-from reprieve.api.reprieve import Preemption
+from reprieve.api.reprieve import Preemption, Proof
 from reprieve.engine.lost_work import devices_of
+from reprieve.engine.placement.profile import VictimChoice
 from reprieve.engine.plan import Plane
 from reprieve.records.idle.story import level_text
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
@@ -278,12 +279,17 @@ def _decision(story: _Story) -> dict[str, Any]:
             # Compatible rules may evict more than is needed, and Exempt serves no preemptor.
             "irreducible": None if need is None else not spec.proof.compatible,
             "upheld": upheld,
-            **(
-                {"profile": spec.proof.profile, "gap": spec.proof.gap} if spec.proof.profile else {}
-            ),
+            **_choice(spec.proof),
         },
         "again": {"state": again.value, "text": said},
     }
+
+
+def _choice(proof: Proof) -> dict[str, Any]:
+    """Return which profile chose the victims, and its bound; older records do not state one."""
+    if proof.profile == VictimChoice.BEST:
+        return {"profile": proof.profile, "gap": proof.gap}
+    return {"profile": proof.profile} if proof.profile else {}
 
 
 def _reprieved(story: _Story) -> int | None:

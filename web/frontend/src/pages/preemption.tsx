@@ -113,7 +113,8 @@ function gapText(gap: Json | undefined): string {
 function Proof({ proof }: { proof: JsonObject }): JSX.Element {
   const said: ComponentChildren[] = [textOf(proof["text"]) || textOf(proof["level"])];
   if (proof["irreducible"] === true) said.push("; ", <Word word="irreducible" />);
-  if (textOf(proof["profile"])) said.push(`; ${textOf(proof["profile"])} choice, gap ${gapText(proof["gap"])}`);
+  const profile = textOf(proof["profile"]);
+  if (profile) said.push(`; ${profile} choice${profile === "best" ? `, gap ${gapText(proof["gap"])}` : ""}`);
   if (proof["upheld"] === true) said.push("; ", <Word word="ok" shown="checked: it holds" />);
   if (proof["upheld"] === false) said.push("; ", <Word word="failed" shown="checked: it does not hold" />);
   return <span>{said}</span>;
