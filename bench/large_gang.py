@@ -20,13 +20,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 import tempfile
-import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -48,6 +45,7 @@ from bench.large_gang_objects import (
 )
 from bench.measuring import other_process, print_line
 from bench.operator import cpu_ms, peak_mib_of
+from bench.part_of_a_core import part_of_a_core
 from kubeworld.units.clock import SystemClock
 from reprieve.execution.steps import each_of
 from reprieve.kube.client import Client, connect
@@ -71,7 +69,6 @@ _NAMESPACE: Final = "large-gang"
 _PATIENCE_S: Final = 900.0
 _AFTERWARDS_S: Final = 10.0
 _AT_ONCE: Final = 24
-_TURN_S: Final = 0.1  # of a process that has a part of a core
 _DECISION: Final = "scheduler_podgroup_preemption_attempt_duration_seconds_sum"
 
 
@@ -222,8 +219,10 @@ async def _run(size: Size, kubeconfig: Path | None, log: Path | None, cores: flo
         )
         await operator.start()
         await asyncio.wait_for(said.ready.wait(), _PATIENCE_S)
-        stack.enter_context(_part_of_a_core(operator.pids[0], cores))
-        measuring = asyncio.create_task(_measured(size, client, kubelets, operator, port, embedded))
+        bound_by = stack.enter_context(part_of_a_core(operator.pids[0], cores))
+        measuring = asyncio.create_task(
+            _measured(size, client, kubelets, operator, port, embedded, (cores, bound_by))
+        )
         try:
             await asyncio.wait({measuring, watching}, return_when=asyncio.FIRST_COMPLETED)
             if not measuring.done():
@@ -234,28 +233,6 @@ async def _run(size: Size, kubeconfig: Path | None, log: Path | None, cores: flo
             await operator.stop()
 
 
-@contextmanager
-def _part_of_a_core(leader: int, cores: float) -> Iterator[None]:
-    """Have all processes of a session stand still for the rest of each turn."""
-    over = threading.Event()
-
-    def turns() -> None:
-        while not over.wait(_TURN_S * cores):
-            os.killpg(leader, signal.SIGSTOP)
-            over.wait(_TURN_S * (1 - cores))
-            os.killpg(leader, signal.SIGCONT)
-
-    thread = threading.Thread(target=turns)
-    if cores < 1:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        if cores < 1:
-            thread.join()
-
-
 async def _measured(
     size: Size,
     client: Client,
@@ -263,6 +240,7 @@ async def _measured(
     operator: OperatorProcesses,
     port: int,
     embedded: bool,
+    cores: tuple[float, str],
 ) -> None:
     pid = operator.pids[0]
     before, cpu_before = await read_figures(client), cpu_ms(pid)
@@ -286,6 +264,9 @@ async def _measured(
         "large_gang",
         f"{size.gang}_members_{size.victims}_victims_{size.nodes}_nodes",
         api_server="embedded" if embedded else "given",
+        cores=cores[0],
+        bound_by=cores[1],
+        load=round(os.getloadavg()[0], 1),
         decision_ms=await _decision_ms(port),
         first_victim_s=round(going[0] - started, 2),
         last_victim_s=round(going[-1] - started, 2),

@@ -1,4 +1,4 @@
-"""`python -m bench.real_api_server [--part FRACTION] [--quick] [CASE...]`: load on a real one.
+"""`python -m bench.real_api_server [--part FRACTION] [--cores PART] [CASE...]`: load on a real one.
 
 Each case gets an etcd and a kube-apiserver of its own (`bench.control_plane`, without controllers),
 so that none sees what another left behind:
@@ -9,7 +9,8 @@ so that none sees what another left behind:
     backlog      10,000 gangs of one tenant, and pods of another (`bench.backlog`)
 
 Without CASE all of them, in that order. The lines are those of the benches. `--part` is the
-fraction of the Workloads in `quota_load`, `--quick` takes small inputs and asserts results only.
+fraction of the Workloads in `quota_load`, `--cores` the part of a core that the operator has in
+`large_gang`; `--quick` uses small inputs and asserts results only.
 Ends with 1 where a case failed, with 2 where there are no binaries.
 """
 
@@ -49,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.real_api_server", description=__doc__)
     parser.add_argument("case", nargs="*", help=f"of {', '.join(_CASES)}")
     parser.add_argument("--part", type=float, default=1.0, help="fraction of the Workloads")
+    parser.add_argument("--cores", type=float, default=1.0, help="part of a core for the operator")
     parser.add_argument("--quick", action="store_true", help="small inputs, times do not matter")
     chosen = parser.parse_args(arguments)
     for each in chosen.case:
@@ -61,6 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
         given = ["--quick"] if chosen.quick else [*_CASES[case]]
         if case == "quota_load" and chosen.part < 1 and not chosen.quick:
             given += ["--part", f"{chosen.part:g}"]
+        if case == "large_gang":
+            given += ["--cores", f"{chosen.cores:g}"]
         try:
             worst = max(worst, _run(case, given))
         except _NotStarted as ended:
