@@ -11,7 +11,7 @@ import pytest
 
 from reprieve.scenarios.model import NodeSpec
 from tests.idle.site import Object, Site, container, job, open_site, pod
-from tests.kube.failing_writes import WEBHOOK, FailingWrites
+from tests.kube.failing_writes import POLICY, WEBHOOK, FailingWrites
 
 _NODES = [NodeSpec("gpu-0", {"amd.com/gpu": "8"})]
 _PATIENCE_S = 1_200.0
@@ -89,6 +89,8 @@ def _marks(method: str, body: Any) -> bool:
         (429, WEBHOOK, _ROOT, _deletes),
         (503, "", _ROOT, _deletes),
         (429, "", _MARK, _marks),
+        (401, POLICY, _ROOT, _deletes),
+        (413, POLICY, _MARK, _marks),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
@@ -98,6 +100,12 @@ def _marks(method: str, body: Any) -> bool:
                 (0, "", _ROOT, _deletes),
                 (404, WEBHOOK, _MARK, _marks),
                 (503, "", _MARK, _marks),
+                (403, POLICY, _ROOT, _deletes),
+                (413, POLICY, _ROOT, _deletes),
+                (422, POLICY, _ROOT, _deletes),
+                (401, POLICY, _MARK, _marks),
+                (403, POLICY, _MARK, _marks),
+                (422, POLICY, _MARK, _marks),
             )
         ),
     ],

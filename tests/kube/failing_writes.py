@@ -17,12 +17,21 @@ from reprieve.kube.transport import Answer, HttpWire, Request
 from tests.kube.fakes import FakeAnswer, status
 
 REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
     404: "NotFound",
+    413: "RequestEntityTooLarge",
+    422: "Invalid",
     429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",
 }
 WEBHOOK = 'admission webhook "immune.example.com" denied the request: '
+#: A policy whose message has the words of an authorizer about a missing right.
+POLICY = (
+    "things \"kept\" is forbidden: ValidatingAdmissionPolicy 'immune' with binding 'immune' denied "
+    'request: User "u" cannot patch resource "things" in API group "": '
+)
 
 
 class FailingWrites:

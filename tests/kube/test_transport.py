@@ -20,6 +20,7 @@ from reprieve.kube.errors import (
     Conflict,
     Expired,
     Forbidden,
+    Invalid,
     NotFound,
     ServerError,
     TooManyRequests,
@@ -201,6 +202,45 @@ def test_a_denial_names_verb_resource_and_the_rule_to_add() -> None:
     assert error.rule == '- {apiGroups: ["ray.io"], resources: ["rayjobs"], verbs: ["delete"]}'
     assert str(error).startswith("delete rayjobs.ray.io work/big: ")
     assert error.rule in str(error)
+
+
+_BY_POLICY = (
+    "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: "
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "family"),
+    [
+        (401, "Unauthorized", Forbidden),
+        (403, "Forbidden", Forbidden),
+        (413, "RequestEntityTooLarge", Forbidden),
+        (422, "Invalid", Invalid),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [_BY_POLICY, 'pods is forbidden: ValidatingAdmissionPolicy "p" denied request: ']
+)
+def test_a_policys_refusal_is_about_no_right_and_no_credentials_whatever_it_states(
+    code: int, reason: str, family: type[ApiError], words: str
+) -> None:
+    message = words + 'User "u" cannot delete resource "pods" in API group ""'
+    error = error_from(code, {"reason": reason, "message": message}, Call("delete", "pods"))
+    assert type(error) is family and error.code == code
+    assert getattr(error, "rule", None) is None
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "exceeded quota: q, requested: pods=1: ",
+        "PodSecurity: it ",
+        'another admission plugin: User "u" ',
+    ],
+)
+def test_the_words_of_an_authorizer_within_anothers_name_no_rule(before: str) -> None:
+    said = f'pods "a" is forbidden: {before}cannot delete resource "pods" in API group ""'
+    assert Forbidden(said, call=Call("delete", "pods")).rule is None
 
 
 def test_a_refusal_by_admission_names_no_rule() -> None:

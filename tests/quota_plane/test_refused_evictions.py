@@ -17,7 +17,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.planes.quota.context import QuotaOptions
 from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict
 from reprieve.scenarios.embedded import OPERATOR_USER
-from tests.kube.failing_writes import WEBHOOK, FailingWrites
+from tests.kube.failing_writes import POLICY, WEBHOOK, FailingWrites
 from tests.kueue.webhooks import webhooks
 from tests.quota_plane.site import JOBS, NAMESPACE, WORKLOADS, Site, job, site
 from tests.quota_plane.test_jobs import LOWER, base
@@ -100,6 +100,8 @@ def _is_evicting(method: str, body: Any) -> bool:
     [
         (429, WEBHOOK, _MARK),
         (503, "", _STOP),
+        (401, POLICY, _MARK),
+        (413, POLICY, _STOP),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
@@ -112,6 +114,12 @@ def _is_evicting(method: str, body: Any) -> bool:
                 (0, "", _MARK),
                 (429, "", _STOP),
                 (0, "", _STOP),
+                (403, POLICY, _MARK),
+                (413, POLICY, _MARK),
+                (422, POLICY, _MARK),
+                (401, POLICY, _STOP),
+                (403, POLICY, _STOP),
+                (422, POLICY, _STOP),
             )
         ),
     ],

@@ -4,7 +4,7 @@ ClusterError
 └── ApiError            any refusal; has `code`, `reason`, `message`, `call`
     ├── Unauthorized    401  the credentials are not accepted
     ├── Forbidden       403  RBAC or admission; `rule` is the RBAC rule that would allow it; also
-    │                        any other status, but 422, by which an admission webhook denies
+    │                        any other status, but 422, by which a webhook or a policy denies
     ├── NotFound        404  the object, or the whole kind, is not there
     ├── AlreadyExists   409  create under a name in use
     ├── Conflict        409  stale resourceVersion, failed precondition, foreign field owner
@@ -16,10 +16,12 @@ ClusterError
     └── Unreachable          no answer: refused, reset or timed out; the write may have happened
 
 A webhook that denies a request chooses its status and reason, and the API server passes both on. A
-429, 503 or 404 of that origin is no overloaded server and no deleted object: only the server's own
-words before the webhook's tell them apart.
+429, 503 or 404 of that origin is no overloaded server and no deleted object, and a 401 or 413 of a
+ValidatingAdmissionPolicy is about no credentials and no size: only the server's own words before
+those of the webhook or the policy tell them apart.
 
-Source: the API conventions, section "Response Status Kind"; apiserver's webhookerrors.ToStatusErr.
+Source: the API conventions, section "Response Status Kind"; apiserver's webhookerrors.ToStatusErr
+and the dispatcher of its validating policies.
 """
 
 from __future__ import annotations
@@ -173,7 +175,7 @@ class Forbidden(ApiError):
     rule: str | None = None
 
     def __init__(self, message: str, *, call: Call | None = None, **rest: Any) -> None:
-        denial = None if _ADMISSION.match(message) else _DENIAL.search(message)
+        denial = None if _ADMISSION.match(message) else _DENIAL.match(message)
         if denial is not None:
             verb, resource, group = denial.group("verb", "resource", "group")
             self.rule = rbac_rule(group, resource, verb)
@@ -190,13 +192,20 @@ def rbac_rule(group: str, resource: str, verb: str) -> str:
     return f'- {{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}'
 
 
-# The words of every authorizer's refusal, from apiserver's responsewriters.
+# Before the words of a refusal the API server names the object, or its resource alone.
+_NAMED: Final = r"(?:[^\s:]++ (?:\"[^\"]*+\" )?is forbidden: )?"
+
+# The words of every authorizer's refusal, from apiserver's responsewriters. The same words within
+# another's message are of whoever wrote that.
 _DENIAL: Final = re.compile(
-    r'cannot (?P<verb>\S++) resource "(?P<resource>[^"]++)" in API group "(?P<group>[^"]*+)"'
+    _NAMED + r'User "(?:[^"\\]|\\.)*+" cannot (?P<verb>\S++) resource "(?P<resource>[^"]++)" '
+    r'in API group "(?P<group>[^"]*+)"'
 )
 
-# The words that the API server writes before a webhook's own.
-_ADMISSION: Final = re.compile(r'admission webhook "[^"]*+" denied the request')
+# The words that the API server writes before those of a webhook or of a policy.
+_ADMISSION: Final = re.compile(
+    r'admission webhook "[^"]*+" denied the request|' + _NAMED + "ValidatingAdmissionPolicy "
+)
 
 _BY_REASON: Final[Mapping[str, type[ApiError]]] = {
     "AlreadyExists": AlreadyExists,

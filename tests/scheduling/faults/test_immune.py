@@ -20,6 +20,7 @@ _REASONS = {
     404: "NotFound",
     409: "Conflict",
     410: "Gone",
+    413: "RequestEntityTooLarge",
     422: "Invalid",
     429: "TooManyRequests",
     500: "InternalError",
@@ -27,6 +28,10 @@ _REASONS = {
     504: "Timeout",
 }
 _WEBHOOK = 'admission webhook "immune.example.com" denied the request: '
+_POLICY = (
+    "pods \"low-0\" is forbidden: ValidatingAdmissionPolicy 'immune' with binding 'immune' "
+    "denied request: "
+)
 
 
 def _patches_itself(cluster: Memory, *names: str, **also: object) -> None:
@@ -123,11 +128,16 @@ def _by_webhook(*codes: int) -> list[tuple[int, str]]:
     return [(code, _WEBHOOK) for code in codes]
 
 
+def _by_policy(*codes: int) -> list[tuple[int, str]]:
+    return [(code, _POLICY) for code in codes]
+
+
 @pytest.mark.parametrize("verb", ["delete", "patch"])
 @pytest.mark.parametrize(
     ("code", "before"),
     [
         *_by_webhook(403, 404, 429, 503),
+        *_by_policy(401, 403, 413, 422),
         *((code, "") for code in (0, 404, 422, 429, 500, 503)),
         *(
             pytest.param(*each, marks=pytest.mark.slow)
