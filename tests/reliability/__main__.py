@@ -5,7 +5,8 @@ python -m tests.reliability kills --plane idle --times 20 --binaries FOLDER --fo
 
 Ends with 1 when something was found that must not be: a pod deleted twice, or without a record that
 was committed before, more on a node than it has, a gang that never came to its nodes, a victim that
-is evicted in two records, somebody evicted in vain. Faults of plans print a line for each round.
+is evicted in two records, somebody evicted in vain or without any entry in the log. Faults of plans
+print a line for each round.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def is_wrong(said: Mapping[str, Any]) -> bool:
     """Tell whether something was found that must not be."""
     words = ("deleted_twice", "without_record", "overcommitted", "gangs_lost")
     wrong = any(said[word] for word in (*words, "evicted_in_two_records"))
-    in_vain = bool(said.get("in_vain"))
+    in_vain = bool(said.get("in_vain") or said.get("not_in_the_log"))
     return wrong or in_vain or not said["all_served"] or "gave_up" in said
 
 

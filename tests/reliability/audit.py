@@ -21,7 +21,16 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Entry", "Findings", "audit_flags", "evicts", "judge", "read", "told_to_go"]
+__all__ = [
+    "Entry",
+    "Findings",
+    "audit_flags",
+    "evicts",
+    "judge",
+    "never_answered",
+    "read",
+    "told_to_go",
+]
 
 Object = dict[str, Any]
 _DONE: Final = "ResponseComplete"
@@ -153,6 +162,28 @@ def told_to_go(entries: Iterable[Entry], operator: str) -> set[str]:
             )
             found.add(own or _deleted_uid(entry))
     return found
+
+
+def never_answered(entries: Iterable[Entry], operator: str) -> set[str]:
+    """Return the names of all whose eviction the operator requested and nobody ever answered.
+
+    An API server that is killed writes that a request was received, before it does anything, and no
+    more: whether it was carried out is seen in what is stored.
+    """
+    asked = dict[str, str]()
+    answered = set[str]()
+    for entry in entries:
+        verb, resource, part = entry.what
+        deletes = verb == "delete" and not part and resource in _VICTIMS
+        if entry.user.username != operator or not (deletes or resource == "workloads"):
+            continue
+        if entry.stage == _DONE:
+            asked.pop(entry.audit_i_d, None)
+            if evicts(entry):
+                answered.add((entry.object_ref or _Reference()).name)
+        elif entry.object_ref is not None:
+            asked[entry.audit_i_d] = entry.object_ref.name
+    return set(asked.values()) - answered
 
 
 def read(log: Path) -> Iterator[Entry]:

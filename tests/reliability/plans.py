@@ -2,7 +2,8 @@
 
 Every victim has to go for the one demand of a round, and nobody else comes. So whoever goes beside
 those 200, or goes for a demand that is not bound, goes in vain: `in_vain` says how many these are,
-by the audit log.
+by the audit log. Whoever went has an entry there, if only that his deletion was received:
+`not_in_the_log` counts those who have none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.resource import PODS
-from tests.reliability.audit import read, told_to_go
+from tests.reliability.audit import never_answered, read, told_to_go
 from tests.reliability.churn import POD_GROUPS, gang_of, pod
 from tests.reliability.job_churn import JOBS, JobChurn, job_of
 from tests.reliability.moments import ANSWERED, RECEIVED, follow, until_moment
@@ -73,6 +74,7 @@ async def _rounds(run: Run, harm: Harm, moments: Sequence[int] = _MOMENTS) -> No
         "seconds_after_the_harm": [],
         "told_to_go": [],
         "in_vain": 0,
+        "not_in_the_log": 0,
     }
     for turn in range(run.times):
         work = _Jobs(stand, turn, load) if isinstance(load, JobChurn) else _Pods(stand, turn)
@@ -103,8 +105,12 @@ async def _round(run: Run, work: _Jobs | _Pods, moment: int, harm: Harm) -> None
         await asyncio.sleep(2)  # whoever goes too late is seen
         gone = len(told_to_go(read(log), OPERATOR)) - before
         said["told_to_go"].append(gone)
-        # A deletion that was carried out as the API server died may have no entry.
         said["in_vain"] += max(0, gone - needed)
+        # Of a deletion that was carried out as the API server died the log has the request alone.
+        unanswered = {
+            name for name in never_answered(read(log), OPERATOR) if f"low-{work.turn}-" in name
+        }
+        said["not_in_the_log"] += max(0, needed - gone - len(unanswered))
         _report(work.turn, said)
     await work.clear()
     await _until(stand, lambda: not stand.pods, f"{name}: all are gone")

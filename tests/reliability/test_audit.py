@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.reliability.audit import Findings, judge, read, told_to_go
+from tests.reliability.audit import Findings, judge, never_answered, read, told_to_go
 
 Object = dict[str, Any]
 _IDS = itertools.count()
@@ -231,6 +231,22 @@ def test_who_was_told_to_go_is_counted_once_and_only_by_the_operator(tmp_path: P
     (tmp_path / "audit.log").write_bytes(b"\n".join(lines))
     found = told_to_go(read(tmp_path / "audit.log"), "operator")
     assert found == {"uid-w", "uid-job", "uid-victim"}
+
+
+def test_whose_eviction_was_requested_and_not_answered_is_named_once_it_never_was(
+    tmp_path: Path,
+) -> None:
+    requests = [
+        deleted(1, "lost", answered=False),
+        deleted(2, "again", answered=False),
+        deleted(3, "again"),
+        ended(4, "by-hand", answered=False),
+        entry(5, "patch", "workloads/status", "job-held", answered=False),
+    ]
+    lines = [msgspec.json.encode(line) for request in requests for line in request]
+    (tmp_path / "audit.log").write_bytes(b"\n".join(lines))
+    found = never_answered(read(tmp_path / "audit.log"), "operator")
+    assert found == {"lost", "job-held"}
 
 
 def test_a_workload_that_is_being_deleted_holds_no_quota(tmp_path: Path) -> None:
