@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kubeworld.units.durations import HOUR, SECOND
-from kubeworld.units.instants import Nanos
+from kubeworld.units.instants import Nanos, parse_instant
 from reprieve.units.steady_clock import SteadyClock
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import group, pod
+from tests.scheduling.test_notice import ALLOWED, asking, notices, told
+from tests.tiers import first_of
 
 _DAY = 24 * HOUR
 _STEPS = {
@@ -92,3 +94,51 @@ async def test_who_is_protected_for_an_hour_is_so_whatever_the_clock_is_set_to(n
             step(cluster, by)
             await cluster.pass_time(60 * SECOND)
         assert cluster.victims() == set()
+
+
+_MOMENTS = ("as it is notified", "half a minute later", "after it was extended")
+
+
+@pytest.mark.parametrize(
+    "story", first_of((f"{name}: {when}" for when in _MOMENTS for name in _STEPS), count=3)
+)
+async def test_who_saves_has_the_time_that_it_was_told_whatever_the_clock_is_set_to(
+    story: str,
+) -> None:
+    name, _, when = story.partition(": ")
+    async with memory() as cluster:
+        cluster.nodes([4])
+        # For longer than a step of the clock is not followed.
+        cluster.running(asking("old", notice="5m"), "node-0")
+        cluster.start(section=ALLOWED, clock=SteadyClock(cluster.clock))
+        await cluster.settle()
+        cluster.create(pod("new", 4, priority="high"))
+        await cluster.until(cluster.intents)
+        notified = cluster.clock.monotonic()
+        (record,) = cluster.intents()
+        deadline = parse_instant(record["spec"]["victims"][0]["notice"]["deadline"])
+        length = deadline - cluster.clock.wall()
+        assert 290 * SECOND < length <= 300 * SECOND
+        if when != "as it is notified":
+            await cluster.pass_time(30 * SECOND)
+        expected = 0
+        if when == "after it was extended":
+            expected, length = deadline + 30 * SECOND, length + 30 * SECOND
+        for by in _STEPS[name]:
+            _heard(cluster, expected)
+            await cluster.pass_time(SECOND)
+            step(cluster, by)
+            await cluster.pass_time(SECOND)
+        while (left := notified + length - 3 * SECOND - cluster.clock.monotonic()) > 0:
+            _heard(cluster, expected)
+            await cluster.pass_time(min(left, 10 * SECOND))
+        assert not cluster.victims(), "it was told that it has longer"
+        await cluster.pass_time(8 * SECOND)
+        assert cluster.victims() == {"old"}
+
+
+def _heard(cluster: Memory, expected: int) -> None:
+    """The victim reports until when it saves, where it does."""
+    notice = told(cluster, "old")
+    if expected and notice is not None:
+        notices(cluster).saving(notice, cluster.pod("old")["metadata"]["uid"], expected)

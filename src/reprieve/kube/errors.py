@@ -16,9 +16,9 @@ ClusterError
     └── Unreachable          no answer: refused, reset or timed out; the write may have happened
 
 A webhook that denies a request chooses its status and reason, and the API server passes both on. A
-429, 503 or 404 of that origin is no overloaded server and no deleted object, and a 401 or 413 of a
-ValidatingAdmissionPolicy is about no credentials and no size: only the server's own words before
-those of the webhook or the policy tell them apart.
+429, 503 or 404 of that origin is no overloaded server and no deleted object, and a 413 of a
+ValidatingAdmissionPolicy is about no size: only the server's own words before those of the webhook
+or the policy tell them apart.
 
 Source: the API conventions, section "Response Status Kind"; apiserver's webhookerrors.ToStatusErr
 and the dispatcher of its validating policies.
