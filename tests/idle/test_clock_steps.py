@@ -14,11 +14,16 @@ from reprieve.planes.idle.idle_time import IdleTime
 from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.steady_clock import SteadyClock
 from tests.idle.site import Operator, Site, container, job
+from tests.idle.test_notice import CONFIG, FLAGS, deadline_of
 from tests.operator_in_process import OperatorInProcess
+from tests.tiers import first_of
 from tests.virtual_time import LoopClock
 
 _GRACE = {"GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "10m", "GPU_PREEMPTION_POLLING_INTERVAL": "5s"}
+_SHORT = {"GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "5s", "GPU_PREEMPTION_POLLING_INTERVAL": "5s"}
 DAY = 24 * HOUR
+_STEPS = {"a day ahead": DAY, "an hour back": -HOUR}
+_MOMENTS = ("half a minute later", "as it is notified")
 _KEY = GpuWorkloadKey("team/job-idle")
 
 
@@ -72,6 +77,32 @@ async def test_a_step_back_for_a_moment_has_no_effect_on_when_work_is_idle_since
     await site.create(job("wants", container(gpu=8), enabled="true"))
     preempted = await until_preempted(site)
     assert 580 <= preempted - idle_since <= 900
+    await operator.stop()
+
+
+@pytest.mark.parametrize(
+    "story", first_of(f"{name}: {when}" for when in _MOMENTS for name in _STEPS)
+)
+async def test_idle_work_has_the_time_to_save_that_it_was_told_whatever_the_clock_is_set_to(
+    site: Site, story: str
+) -> None:
+    name, _, when = story.partition(": ")
+    asks = {"enabled": "true", "reprieve.dev/notice": "5m"}
+    await site.create(job("idle", container(gpu=8), **asks))
+    operator = await site.run(_SHORT, *FLAGS, config=CONFIG)
+    await site.until_phase("Job/idle", "Idle")
+    await site.create(job("wants", container(gpu=8), enabled="true"))
+    (record,) = await site.until(site.records, seconds=60)
+    clock = clock_of(operator)
+    deadline = deadline_of(record)
+    notified, length = clock.monotonic(), deadline - clock.wall()
+    assert 290 * SECOND < length <= 302 * SECOND
+    if when != "as it is notified":
+        await clock.sleep(30 * SECOND)
+    clock.step(_STEPS[name])
+    await clock.sleep(notified + length - 3 * SECOND - clock.monotonic())
+    assert not site.evictions(), "it was told that it has longer"
+    await site.until(site.evictions, seconds=120)
     await operator.stop()
 
 

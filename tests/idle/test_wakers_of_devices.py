@@ -2,11 +2,16 @@
 
 As in `test_wakers_between_polls`: the victim is idle and holds a device by a claim, and a demand
 waits beside it for what no eviction gives it, until ResourceSlices, DeviceClasses or claims change.
+
+At random: one to three obstacles of several kinds are removed in any order, with changes between
+them that help nobody. After each one a new operator decides about everything anew, and finds
+nothing that was not done. The last one lets the demand in, so that each play has an eviction.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +31,7 @@ from tests.idle.device_scheduler import (
     template,
 )
 from tests.idle.site import Object, Site, job, open_site, with_limits
+from tests.tiers import first_of
 
 WITHIN_S: Final = 5
 _DRIVER: Final = "gpu.nvidia.com"
@@ -103,3 +109,138 @@ async def test_a_change_of_devices_is_answered_before_the_next_poll(
             assert [r["spec"]["preemptor"]["name"][:10] for r in records] == ["job-demand"], (
                 await site.told()
             )
+
+
+class Play:
+    """A demand, what keeps idle work from being evicted for it, and changes that help nobody."""
+
+    def __init__(self, site: Site, chance: random.Random) -> None:
+        self.site, self.chance = site, chance
+        self.devices = [chance.choice((1, 2)), chance.choice((1, 1, 2))]
+        self.wanted_by = chance.choice(("template", "claim", "extended"))
+        self.count = 1 if self.wanted_by == "extended" else chance.choice((1, max(self.devices)))
+        self.obstacles = self._chosen()
+
+    def _chosen(self) -> list[str]:
+        possible = ["cordoned", "no class"]
+        if self.wanted_by == "claim":
+            possible.append("no claim")
+        if self.wanted_by == "extended":
+            possible.append("not extended")
+        else:
+            possible.append("too few")
+        return self.chance.sample(possible, self.chance.choice((1, 2, 3)))
+
+    async def begin(self) -> None:
+        """Create all but what stands in the way."""
+        if "too few" in self.obstacles:
+            self.count = max(self.devices) + 1
+        await self.site.create(
+            device_class(_DRIVER),
+            *(self.slice(number) for number in range(len(self.devices))),
+            template("one", _DRIVER),
+            template("wanted", _DRIVER, self.count),
+        )
+
+    def slice(self, number: int) -> Object:
+        return published(f"node-{number}", _DRIVER, self.devices[number])
+
+    def victims(self) -> list[Object]:
+        return [
+            claiming(job(f"victim-{number}", enabled="true"), by_template="one")
+            for number in range(sum(self.devices))
+        ]
+
+    def demand(self) -> Object:
+        if self.wanted_by == "extended":
+            return _by_extended_name("demand")
+        by = {"by_template": "wanted"} if self.wanted_by == "template" else {"by_name": "later"}
+        return claiming(job("demand", enabled="true"), **by)
+
+    async def hinder(self) -> None:
+        """Set up the obstacles, while all victims run."""
+        for each in self.obstacles:
+            match each:
+                case "cordoned":
+                    await self._cordon(True)
+                case "no class":
+                    await self.site.delete(_CLASSES, _DRIVER, namespace="")
+        if self.wanted_by == "claim" and "no claim" not in self.obstacles:
+            await self._create_claim()
+        extended = self.wanted_by == "extended" and "not extended" not in self.obstacles
+        if extended and "no class" not in self.obstacles:
+            await _extend_the_class(self.site)
+
+    async def remove(self, obstacle: str) -> None:
+        match obstacle:
+            case "cordoned":
+                await self._cordon(False)
+            case "no class":
+                extended = self.wanted_by == "extended" and "not extended" not in self.obstacles
+                await self.site.create(device_class(_DRIVER, _EXTENDED if extended else ""))
+            case "no claim":
+                await self._create_claim()
+            case "not extended" if "no class" not in self.obstacles:
+                await _extend_the_class(self.site)
+            case "too few":
+                number = self.devices.index(max(self.devices))
+                self.devices[number] += 1
+                spec = self.slice(number)["spec"]
+                name = f"node-{number}-{_DRIVER}"
+                await self.site.patch(SLICES, name, {"spec": spec}, namespace="")
+        self.obstacles.remove(obstacle)
+
+    async def distract(self) -> str:
+        """Change what decides nothing."""
+        labels = {"metadata": {"labels": {"turn": str(self.chance.random())}}}
+        resource, name = self.chance.choice(
+            (("nodes", "node-0"), (SLICES, f"node-1-{_DRIVER}"), (_CLASSES, _DRIVER))
+        )
+        if await self.site.get(resource, name, namespace=""):
+            await self.site.patch(resource, name, labels, namespace="")
+        return f"label {resource}"
+
+    async def _cordon(self, value: bool) -> None:
+        for number in range(len(self.devices)):
+            said = {"spec": {"unschedulable": value}}
+            await self.site.patch("nodes", f"node-{number}", said, namespace="")
+
+    async def _create_claim(self) -> None:
+        await self.site.create(claim("later", _DRIVER, self.count))
+
+
+@pytest.mark.parametrize("seed", first_of(range(40), most=6))
+async def test_changes_of_devices_in_any_order_leave_nothing_to_do(
+    seed: int, tmp_path: Path
+) -> None:
+    nodes = [NodeSpec(f"node-{number}", {}) for number in range(2)]
+    async with open_site(tmp_path, nodes) as site, dcgm(site, {"demand": 90.0}) as url:
+        play = Play(site, random.Random(seed))
+        await play.begin()
+        async with scheduling(site):
+            await site.create(*play.victims())
+            await asyncio.sleep(5)
+            await play.hinder()
+            environment = {**_RARELY, "GPU_PREEMPTION_METRICS_ENDPOINT": url}
+            operator = await site.run(environment, config=_CONFIG)
+            for number in range(sum(play.devices)):
+                await site.until_phase(f"Job/victim-{number}", "Idle")
+            await site.create(play.demand())
+            await asyncio.sleep(20)
+            assert site.evictions() == [], play.obstacles
+            steps = play.chance.sample(play.obstacles, len(play.obstacles))
+            done: list[str] = []
+            for step in steps:
+                if play.chance.random() < 0.5:
+                    done.append(await play.distract())
+                    await asyncio.sleep(WITHIN_S)
+                    assert site.evictions() == [], done
+                await play.remove(step)
+                done.append(step)
+                await asyncio.sleep(WITHIN_S)
+                woken = len(site.evictions())
+                await operator.stop()
+                operator = await site.run(environment, config=_CONFIG)
+                await asyncio.sleep(WITHIN_S)
+                assert len(site.evictions()) == woken, (play.wanted_by, play.devices, done)
+            assert woken, (play.wanted_by, play.devices, play.count, done)

@@ -10,12 +10,24 @@ import pytest
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
 from reprieve.planes.quota.context import QuotaOptions
 from reprieve.settings.quota_configuration_parts import PodsReady
-from tests.quota_plane.site import NAMESPACE, WORKLOADS, Site, job, site
-from tests.quota_plane.test_jobs import base, end
+from tests.quota_plane.site import NAMESPACE, WORKLOADS, Site, job, node, site
+from tests.quota_plane.test_jobs import LOWER, base, end
+from tests.quota_plane.test_notice import (
+    OPTIONS,
+    asked_for_quota,
+    asking,
+    deadline_of,
+    is_evicted,
+    notices,
+    told,
+)
 from tests.quota_plane.test_time import pods, until_suspended
+from tests.tiers import first_of
 from tests.virtual_time import LoopClock
 
 _DAY = 24 * HOUR
+_STEPS = {"a day ahead": _DAY, "an hour back": -HOUR}
+_MOMENTS = ("half a minute later", "as it is notified", "after it was extended")
 
 
 @pytest.mark.parametrize("step", [_DAY, -HOUR], ids=["a day ahead", "an hour back"])
@@ -85,6 +97,45 @@ async def test_what_is_finished_is_kept_for_its_time_whatever_the_clock_is_set_t
 
         await cluster.until("it is deleted", deleted, 120.0)
         assert clock.monotonic() - began > 50 * SECOND
+
+
+@pytest.mark.parametrize(
+    "story", first_of(f"{name}: {when}" for when in _MOMENTS for name in _STEPS)
+)
+async def test_who_saves_has_the_time_that_it_was_told_whatever_the_clock_is_set_to(
+    tmp_path: Path, story: str
+) -> None:
+    name, _, when = story.partition(": ")
+    clock = LoopClock()
+    nodes = [node("node-0")]
+    async with site(
+        tmp_path, *base(2, preemption=LOWER), options=OPTIONS, nodes=nodes, clock=clock
+    ) as cluster:
+        await cluster.create(asking("old", "5m"))
+        await cluster.until_admitted("old")
+        deadline = deadline_of(await asked_for_quota(cluster))
+        notified, length = clock.monotonic(), deadline - clock.wall()
+        assert 290 * SECOND < length <= 302 * SECOND
+        expected = 0
+        if when == "after it was extended":
+            expected, length = deadline + 30 * SECOND, length + 30 * SECOND
+        if when != "as it is notified":
+            await clock.sleep(30 * SECOND)
+        await _heard(cluster, expected)
+        await clock.sleep(2 * SECOND)
+        clock.step(_STEPS[name])
+        while (left := notified + length - 3 * SECOND - clock.monotonic()) > 0:
+            await _heard(cluster, expected)
+            await clock.sleep(min(left, 10 * SECOND))
+        assert not await is_evicted(cluster, "old"), "it was told that it has longer"
+        await clock.sleep(10 * SECOND)
+        assert await is_evicted(cluster, "old")
+
+
+async def _heard(cluster: Site, expected: int) -> None:
+    """The pods of the victim report until when they save, where they do."""
+    for notice, uid in await told(cluster, "old") if expected else ():
+        notices(cluster).saving(notice, uid, expected)
 
 
 async def _look_at(cluster: Site, name: str) -> None:
