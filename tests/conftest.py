@@ -134,6 +134,7 @@ THOROUGH: Final = (
     "tests/quota_plane/test_process.py",
     "tests/scenarios/test_staging.py",
     "tests/scheduling/test_harm_budgets.py",
+    "tests/scheduling/test_hostile_notice.py",
     "tests/scheduling/test_reported_checkpoints.py",
     "tests/simulation/test_domains.py",
     "tests/simulation/test_refusals.py",

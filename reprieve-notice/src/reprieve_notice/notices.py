@@ -28,7 +28,8 @@ log = logging.getLogger("reprieve_notice")
 _TOKEN = "/var/run/secrets/reprieve.dev/token"
 _CA = "/var/run/secrets/reprieve.dev/ca.crt"
 _POLL_S = 55
-_LOOK_S = 5.0  # between questions whether a notice still stands
+_LOOK_S = 5.0  # between questions whether a notice still stands, of one process in a pod
+_LONGEST_LOOK_S = 45.0
 _LONGEST_PAUSE_S = 30.0
 _INSIST_S = 30.0
 _REPORT_S = 60.0  # between two reports of ordinary saves
@@ -154,7 +155,7 @@ class Notices:
                 self.ask(_POLL_S)
                 self.report_checkpoint()
                 pause = 1.0
-                wait = 0.0 if self._notified is None else _LOOK_S
+                wait = 0.0 if self._notified is None else _look_s()
             except Away as failure:
                 log.info("no answer about notices: %s", failure)
                 wait, pause = pause, min(2 * pause, _LONGEST_PAUSE_S)
@@ -237,6 +238,13 @@ class Notice:
         if checkpoint:
             more["checkpoint"] = checkpoint
         return self._notices.report("saved", **more)
+
+
+def _look_s() -> float:
+    """Return how often this process looks: those of a pod share its requests of a minute."""
+    found = os.environ.get("LOCAL_WORLD_SIZE", "")  # torchrun
+    processes = int(found) if found.isdecimal() and len(found) < 5 else 1
+    return min(_LOOK_S * max(processes, 1), _LONGEST_LOOK_S)
 
 
 def _source_of_the_pod() -> HttpSource | FileSource | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from kubeworld.units.clock import Clock
@@ -296,7 +296,7 @@ class Notices:
             now = self._now(notified)
             self._stated(notified, notified.notice.at(now))
             if not notified.notice.may_go:
-                longest = max(longest, notified.notice.due - now)
+                longest = max(longest, notified.notice.ends - now)
         return longest
 
     def ready_of(self, intent: Preemption) -> list[Notified]:
@@ -404,7 +404,8 @@ class Notices:
         if said.extended and not notified.notice.extended:
             # No pod is notified of an extension before it is recorded, so that the next leader
             # knows.
-            notified.wished, said = said.extended, replace(said, extended=0)
+            notified.wished = said.extended
+            said = said.being_recorded(self._now(notified))
             self.waiters.wake(notified.plan)
         self._stated(notified, said)
 

@@ -8,8 +8,9 @@
 
 Refusals: 401 without a token of a pod (`pod_tokens`), 404 for a notice that is not of the pod's
 unit, 400 for what is no word and for `keep` where work may not be kept, 413 for a body above 4 KiB,
-429 for the 61st request of a pod in a minute, 503 by a process that does not lead or while the API
-server does not review tokens. Source: the contract of notices in `docs/notice-reference.md`.
+429 for the 61st request of a pod in a minute and its 17th poll at a time, 503 by a process that
+does not lead or while the API server does not review tokens. Source: the contract of notices in
+`docs/notice-reference.md`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ log: Final = logging.getLogger(__name__)
 _MOST_BYTES: Final = 4096
 _MOST_CONNECTIONS: Final = 20_256  # 20,000 polls that wait, and others
 _MOST_REQUESTS: Final = 60  # of a pod in a minute
+_MOST_POLLS: Final = 16  # of a pod that wait: each process of a pod has one
+_UNUSED_S: Final = 10.0  # a connection without a first request
 _LONGEST_POLL: Final = 55
 _LONGEST: Final = 256  # letters of what is reported to people
 _BODY_S: Final = 5.0
@@ -107,6 +110,8 @@ class NoticeDesk:
             return _refusal(refusal)
         found = self._notices.of_pod(uid)
         if found is None and wait:
+            if self._notices.waiters.number(uid) >= _MOST_POLLS:
+                return _refusal(_Refused(429, f"more than {_MOST_POLLS} polls wait"))
             await self._notices.waiters.poll(uid, min(wait, _LONGEST_POLL) * SECOND)
             found = self._notices.of_pod(uid)
         return Answer(204) if found is None else self._shown(found)
@@ -217,7 +222,7 @@ async def serve_notices(
     Raises:
         UsageError: the port cannot be listened on.
     """
-    connections = Connections(limits=Limits(most=_MOST_CONNECTIONS))
+    connections = Connections(limits=Limits(most=_MOST_CONNECTIONS, idle_s=_UNUSED_S))
     application = web.Application(
         middlewares=[connections.middleware()], client_max_size=_MOST_BYTES
     )

@@ -161,3 +161,19 @@ def test_pods_that_come_and_go_release_a_unit_only_when_each_speaker_saved_or_we
             assert known and done >= known
             return
     assert not known or done < known
+
+
+def test_an_extension_that_is_requested_just_before_the_deadline_is_granted_once_recorded() -> None:
+    deadline = 100 * SECOND
+    notice = Notice(deadline, 160 * SECOND, frozenset("a"))
+    wished = notice.saving("a", deadline - 1, 150 * SECOND).being_recorded(deadline - 1)
+
+    assert wished.due == deadline, "nobody is told what is not recorded"
+    assert wished.at(deadline + SECOND).waits
+    extended = wished.at(deadline + SECOND).extended_to(150 * SECOND, deadline + SECOND)
+    assert (extended.due, extended.waits) == (150 * SECOND, True)
+    assert wished.at(deadline + 2 * SECOND).state is State.OVERDUE, "it is not recorded in time"
+    late = notice.saving("a", deadline, 150 * SECOND)
+    assert (late.state, late.due) == (State.OVERDUE, deadline)
+    short = Notice(deadline, deadline + SECOND, frozenset("a")).saving("a", deadline - 1, MOST)
+    assert short.being_recorded(deadline - 1).at(deadline + SECOND).state is State.OVERDUE

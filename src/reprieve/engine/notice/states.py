@@ -13,7 +13,9 @@ while a unit is notified; without any speaker it has not saved.
 
 A deadline moves at most once, and only later: a speaker that reports before it that it needs longer
 gets that time, up to `extend_until`, as long as a speaker reports at least once in `HEARTBEAT` that
-it is still saving. Pure. Source: the contract of notices in `docs/notice-reference.md`.
+it is still saving. While that is being recorded, for `RECORDING` at most, the deadline does not
+pass: a report just before it counts as much as an earlier one. Pure. Source: the contract of
+notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from kubeworld.units.durations import MINUTE
+from kubeworld.units.durations import MINUTE, SECOND
 
-__all__ = ["HEARTBEAT", "TRANSITIONS", "Happening", "Notice", "State"]
+__all__ = ["HEARTBEAT", "RECORDING", "TRANSITIONS", "Happening", "Notice", "State"]
 
 #: For how long an extension outlasts the last word of a speaker.
 HEARTBEAT: Final = MINUTE
+#: For how long a unit is not overdue whose extension is being recorded.
+RECORDING: Final = 2 * SECOND
 
 
 class State(StrEnum):
@@ -76,6 +80,7 @@ class Notice:
     `deadline` and `extend_until`: as recorded; equal where nothing is extended. `speakers`: uids of
     the pods that are notified, `saved` those of them that have saved or ended. `extended`: to when
     it was extended, 0 where it was not. `heard`: when a speaker stated last that it was saving.
+    `recording`: until when it is not overdue, since an extension is being recorded.
     """
 
     deadline: int
@@ -85,11 +90,17 @@ class Notice:
     saved: frozenset[str] = frozenset()
     extended: int = 0
     heard: int = 0
+    recording: int = 0
 
     @property
     def due(self) -> int:
         """Return the latest known instant of the unit's eviction; it never becomes earlier."""
         return max(self.deadline, min(self.extended, self.heard + HEARTBEAT))
+
+    @property
+    def ends(self) -> int:
+        """Return the instant from which the unit is overdue."""
+        return max(self.due, self.recording)
 
     @property
     def may_go(self) -> bool:
@@ -103,7 +114,7 @@ class Notice:
 
     def at(self, now: int) -> Notice:
         """Return the notice as it stands at that time."""
-        return self._on(Happening.DEADLINE) if now >= self.due else self
+        return self._on(Happening.DEADLINE) if now >= self.ends else self
 
     def saving(self, speaker: str, now: int, expected: int = 0) -> Notice:
         """Return the notice after a speaker reported that it saves; `expected`: until when."""
@@ -146,7 +157,13 @@ class Notice:
     def extended_to(self, until: int, now: int) -> Notice:
         """Return the notice with its deadline extended, where it is not over."""
         known = self.at(now)
-        return replace(known, extended=min(until, self.extend_until)) if known.waits else known
+        if not known.waits:
+            return known
+        return replace(known, extended=min(until, self.extend_until), recording=0)
+
+    def being_recorded(self, now: int) -> Notice:
+        """Return the notice while an extension that was requested now is not recorded yet."""
+        return replace(self, extended=0, recording=min(now + RECORDING, self.extend_until))
 
     def notified_before(self, extended: int, now: int) -> Notice:
         """Return the notice as a new leader begins it; its predecessor extended it until then.
