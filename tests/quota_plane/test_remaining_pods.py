@@ -10,6 +10,8 @@ import pytest
 
 from kubeworld.objects.paths import first, set_at
 from reprieve.jobs.model import JobKind
+from reprieve.jobs.pod_rows import POD
+from reprieve.jobs.pods import GROUP_NAME, GROUP_TOTAL
 from reprieve.jobs.suspendable_rows import SUSPENDABLE
 from reprieve.kube.resource import PODS
 from tests.quota_plane.gated_site import QUEUE, gated_site
@@ -261,4 +263,53 @@ async def test_pods_of_objects_that_its_controller_made_hold_its_quota(
         await cluster.until("the quota is free", free)
         assert (True, True) in seen
         # Asked in this order: a pod that was there after the quota was free would be seen.
+        assert (True, False) not in seen
+
+
+@pytest.mark.parametrize("group", ["", "g"], ids=["alone", "group"])
+async def test_a_queued_pod_that_is_preempted_holds_its_quota_until_it_has_ended(
+    group: str, tmp_path: Path
+) -> None:
+    async with gated_site(
+        tmp_path,
+        flavor(),
+        cluster_queue("cq", 1),
+        local_queue("q", "cq"),
+        kinds=(POD,),
+        nodes=[node("node-0")],
+    ) as cluster:
+        client = cluster.client
+        body = slow("c")
+        of_group = (
+            {"labels": {QUEUE: "q", GROUP_NAME: group}} if group else {"labels": {QUEUE: "q"}}
+        )
+        total = {GROUP_TOTAL: "1"} if group else {}
+
+        def queued(name: str) -> Object:
+            annotations = {**body["metadata"]["annotations"], **total}
+            metadata = {"name": name, "namespace": NAMESPACE, "annotations": annotations}
+            return {"metadata": {**metadata, **of_group}, "spec": body["spec"]}
+
+        await client.create(PODS, queued("victim"), dict)
+
+        async def runs() -> bool:
+            pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+            return any(first(each, "status.phase") == "Running" for each in pods)
+
+        await cluster.until("it runs", runs)
+        (workload,) = (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+        at = workload["metadata"]["name"]
+        await client.patch(WORKLOADS, NAMESPACE, at, {"spec": {"active": False}}, dict)
+        seen: set[tuple[bool, bool]] = set()
+
+        async def free() -> bool:
+            assert cluster.plane is not None
+            holds = bool(cluster.plane.state.holdings.holders)
+            pods = (await client.list(PODS, dict, namespace=NAMESPACE)).items
+            running = [each for each in pods if first(each, "status.phase") == "Running"]
+            seen.add((bool(running), holds))
+            return not holds
+
+        await cluster.until("the quota is free", free)
+        assert (True, True) in seen
         assert (True, False) not in seen

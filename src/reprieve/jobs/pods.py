@@ -50,6 +50,7 @@ __all__ = [
     "prebuilt_of",
     "role_of",
     "shape",
+    "still_runs",
     "total_of",
 ]
 
@@ -187,6 +188,12 @@ def gone_at(pod: Json) -> Nanos | None:
     """Return when a pod that is being deleted is past its grace period."""
     text = first(pod, "metadata.deletionTimestamp")
     return parse_instant(str(text)) if text else None
+
+
+def still_runs(pod: Json, now: Nanos) -> bool:
+    """Return whether a pod runs, and is not past its grace period."""
+    until = gone_at(pod)
+    return first(pod, "status.phase") == "Running" and (until is None or until > now)
 
 
 def gated(

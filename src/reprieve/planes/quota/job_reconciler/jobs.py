@@ -118,7 +118,9 @@ class JobReconciler:
         self.lone_pods = LonePods(context, jobs.pods, steps)
         self.marked_pods = MarkedPods(context, state, jobs.pods, steps)
         exposure = ExposureEvents(watches, state, composer)
-        self._pods = PodReconciler(context, state, steps, self._workloads, workloads, exposure)
+        self._pods = PodReconciler(
+            context, state, steps, self._workloads, workloads, exposure, again
+        )
         self._groups = GroupReconciler(
             context,
             state,

@@ -37,6 +37,7 @@ from reprieve.jobs.pods import (
     is_runnable,
     prebuilt_of,
     role_of,
+    still_runs,
     total_of,
 )
 from reprieve.jobs.reading import is_suspended
@@ -264,11 +265,9 @@ class GroupReconciler:
         """Return whether a member runs, and is not past its grace period."""
         now, runs = self._context.clock.wall(), False
         for pod in members:
-            if first(pod, "status.phase") == "Running":
-                until = gone_at(pod)
-                if until is None or until > now:
-                    runs = True
-                if until is not None and until > now:
+            if still_runs(pod, now):
+                runs = True
+                if (until := gone_at(pod)) is not None:
                     self._again(at, until)
         return runs
 

@@ -7,8 +7,8 @@ What is done follows from the pod and its Workload alone:
    declared finished
 3. over: the Workload is declared finished, and the pod loses its finalizer
 4. no Workload: made for a gated pod; a pod that was gated and runs without is ended
-5. evicted or not admitted, and running: ended; an evicted one's quota is free at once, and it is
-   not queued again, not even where it is still gated
+5. evicted or not admitted, and running: ended; once it does not run within its grace period the
+   quota of an evicted one is free, and it is not queued again, not even where it is still gated
 6. changed: the Workload follows while the pod is gated, else both end
 7. admitted, and gated: released with what the flavors request
 
@@ -17,24 +17,29 @@ Source: specification of the quota plane, sections 10.4 and 10.5.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kubeworld.objects.paths import Json, first
 from kubeworld.objects.pods import is_over
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Condition, Workload
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.pods import (
     PARENT,
     annotations_of,
+    gone_at,
     group_of,
     is_gated,
     is_managed,
     is_runnable,
+    still_runs,
 )
 from reprieve.jobs.reading import end
 from reprieve.jobs.writing import Conflicting
 from reprieve.planes.quota.context import QuotaContext, reference_of
 from reprieve.planes.quota.job_reconciler.exposure import ExposureEvents
-from reprieve.planes.quota.job_reconciler.job_lookup import workload_key
+from reprieve.planes.quota.job_reconciler.job_lookup import job_key, workload_key
 from reprieve.planes.quota.job_reconciler.job_workloads import JobWorkloads
 from reprieve.planes.quota.pod_reconcilers.pod_steps import PodSteps, Why
 from reprieve.planes.quota.state import QuotaState
@@ -46,7 +51,7 @@ __all__ = ["PodReconciler"]
 
 
 class PodReconciler:
-    """Looks at one pod at a time."""
+    """Looks at one pod at a time; `again` requests another look at a key at a wall instant."""
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class PodReconciler:
         workloads: JobWorkloads,
         releasing: WorkloadReconciler,
         exposure: ExposureEvents,
+        again: Callable[[str, Nanos], None],
     ) -> None:
         self._context = context
         self._state = state
@@ -63,6 +69,7 @@ class PodReconciler:
         self._workloads = workloads
         self._releasing = releasing
         self._exposure = exposure
+        self._again = again
 
     async def reconcile(self, kind: JobKind, pod: Json) -> None:
         """Do what the pod needs.
@@ -86,7 +93,8 @@ class PodReconciler:
         if first(pod, "metadata.deletionTimestamp"):
             # What becomes of it on its way out is no end of its own.
             if workload is not None and is_true(_eviction(workload)):
-                await self._releasing.release(at, workload)
+                if not self._runs(kind, pod):
+                    await self._releasing.release(at, workload)
             elif workload is not None and not finished and (is_over(pod) or not is_runnable(pod)):
                 # Another's finalizer may keep it for good, and it never runs again.
                 await self.gone(at, workload)
@@ -121,6 +129,8 @@ class PodReconciler:
         if is_true(eviction):
             why = f"{Why.EVICTED}{eviction.reason}"
             await self._steps.stop(kind, pod, why, eviction.message)
+            if self._runs(kind, pod):
+                return
             if workload.status.admission is not None:
                 await self._releasing.release(at, workload)
                 return
@@ -145,6 +155,15 @@ class PodReconciler:
         elif gated:
             await self._workloads.follow_labels(kind, pod, at, workload)
         await self._workloads.observe(kind, pod, at, workload)
+
+    def _runs(self, kind: JobKind, pod: Json) -> bool:
+        """Return whether it runs within its grace period; it is looked at again after that."""
+        if not still_runs(pod, self._context.clock.wall()):
+            return False
+        if (until := gone_at(pod)) is not None:
+            metadata = pod["metadata"]
+            self._again(job_key(kind, metadata["namespace"], metadata["name"]), until)
+        return True
 
 
 def _eviction(workload: Workload) -> Condition | None:
