@@ -9,11 +9,14 @@ from kubeworld.units.durations import SECOND
 from reprieve.engine.idle.vendors import AMD, HAMI, NVIDIA
 from reprieve.intake.exposition import parse_exposition, parse_samples
 from reprieve.planes.idle.measures.metric_sources import Reading, Target, metric_source
-from reprieve.planes.idle.measures.scraper import PodKey, Scraper
+from reprieve.planes.idle.measures.scraper import PodKey, Poll, Scraper
 from tests.scraper import pages
 from tests.scraper.test_scraper import Services
 
 ALL = (AMD, NVIDIA, HAMI)
+
+
+OTHER = "GPU-2"
 
 
 class Page:
@@ -26,12 +29,16 @@ class Page:
         return Reading(target, parse_exposition(self._text.encode(), ALL))
 
 
-async def sharing(text: str) -> dict[str, dict[str, set[str]]]:
+async def polled(text: str) -> Poll:
     source = metric_source("http://exporter/metrics")
     poller = Scraper(
         [source], Services(), Page(text), VirtualClock(), 15 * SECOND, lambda poll: None
     )
-    poll = await poller.poll()
+    return await poller.poll()
+
+
+async def sharing(text: str) -> dict[str, dict[str, set[str]]]:
+    poll = await polled(text)
     return {
         pod.name: {device: {each.name for each in several} for device, several in found.items()}
         for pod, found in poll.sharing.items()
@@ -48,6 +55,27 @@ async def test_one_device_that_is_reported_for_several_pods_is_shared() -> None:
         "a": {pages.UUID: {"a", "b"}},
         "b": {pages.UUID: {"a", "b"}},
     }
+
+
+async def test_a_shared_device_is_used_as_much_as_by_the_pod_that_uses_it_most() -> None:
+    page = "".join(
+        [
+            pages.dcgm({"a": "0"}, "0.01"),
+            *(
+                pages.dcgm({pod: "0"}, value, uuid=uuid).split("\n", 2)[2]
+                for pod, value, uuid in (
+                    ("b", "0.8", pages.UUID),
+                    ("c", "0.02", OTHER),
+                    ("a", "0.03", OTHER),
+                    ("alone", "0.5", "GPU-3"),
+                )
+            ),
+        ]
+    )
+    poll = await polled(page)
+    assert {
+        pod.name: [round(each.utilization) for each in found] for pod, found in poll.samples.items()
+    } == {"a": [80, 3], "b": [80], "c": [3], "alone": [50]}
 
 
 async def test_replicas_of_one_device_in_one_pod_are_one_device() -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kubeworld.units.clock import Clock
@@ -209,6 +209,9 @@ class Scraper:
             bad = InvalidSample(pod.namespace, pod.name, first.gpu_id, Defect.TOO_MANY)
             invalid.setdefault(pod, []).append(bad)
         lost = {pod for url in failed for pod in shown[url]}
+        sharing = _sharing(samples)
+        for pod in sharing:
+            samples[pod] = _of_whole_devices(samples, pod, sharing[pod])
         return Poll(
             at=at,
             monotonic=monotonic,
@@ -216,7 +219,7 @@ class Scraper:
             samples=samples,
             invalid=invalid,
             conflicts=_conflicts(spoken),
-            sharing=_sharing(samples),
+            sharing=sharing,
             unreachable=frozenset(lost - samples.keys() - invalid.keys()),
             sources=_health(self._sources, readings),
             unassigned=unassigned,
@@ -265,11 +268,35 @@ def _sharing(
             if sample.uuid:
                 pods.setdefault((sample.uuid, sample.partition), set()).add(pod)
     sharing: dict[PodKey, dict[str, frozenset[PodKey]]] = {}
-    for (uuid, partition), several in pods.items():
+    for device, several in pods.items():
         for pod in several if len(several) > 1 else ():
-            device = f"{uuid}/{partition}" if partition else uuid
-            sharing.setdefault(pod, {})[device] = frozenset(several)
+            sharing.setdefault(pod, {})[_device_text(*device)] = frozenset(several)
     return sharing
+
+
+def _device_text(uuid: str, partition: str) -> str:
+    return f"{uuid}/{partition}" if partition else uuid
+
+
+def _of_whole_devices(
+    samples: Mapping[PodKey, Sequence[Sample]], pod: PodKey, shared: Mapping[str, frozenset[PodKey]]
+) -> list[Sample]:
+    """Return a pod's samples with the use of each device by all pods that it is reported for.
+
+    An exporter may know the processes of one of them only, or state different parts of the use.
+    """
+    highest: dict[str, float] = {}
+    for each in frozenset().union(*shared.values()):
+        for sample in samples[each]:
+            device = _device_text(sample.uuid, sample.partition)
+            highest[device] = max(sample.utilization, highest.get(device, 0.0))
+    found = []
+    for sample in samples[pod]:
+        device = _device_text(sample.uuid, sample.partition)
+        if device in shared and sample.utilization < highest[device]:
+            sample = replace(sample, utilization=highest[device])
+        found.append(sample)
+    return found
 
 
 def _health(
