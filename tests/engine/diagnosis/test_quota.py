@@ -334,3 +334,14 @@ def test_lower_or_newer_equal_priority_lets_the_older_stay() -> None:
     site.submit(work("w", "q", 8, created=Nanos(2))).decide()
     found = site.why("w")
     assert found is not None and found.refused == {"priority": 1}
+
+
+def test_quota_that_was_lowered_below_its_use_is_not_called_borrowed() -> None:
+    site = Site(queue("q", 4)).hold(held(work("r", "q", 6), "q")).submit(work("w", "q", 1))
+    found = site.decide().why("w")
+    assert found is not None
+    assert found.values["usage"].startswith(f"q: 6 of 4 {GPU} (a100) used, 2 too many, requests 1;")
+    lent = Site(queue("q", 4, "all"), queue("r", 2, "all")).hold(held(work("r", "q", 6), "q"))
+    found = lent.submit(work("w", "q", 1)).decide().why("w")
+    assert found is not None
+    assert ", the rest borrowed, requests 1;" in found.values["usage"]

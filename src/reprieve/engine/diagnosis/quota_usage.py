@@ -43,7 +43,9 @@ def _resource_text(snapshot: Snapshot, queue: int, lack: Shortage, resource: str
         parts = f" (nominal {text(resource, nominal)}, {_limit(limit, resource)})"
     of = "no limit" if ceiling >= UNLIMITED else text(resource, ceiling)
     if limit is None and used > nominal:
-        parts = ", the rest borrowed"
+        # Without a cohort its quota was lowered below what it uses.
+        lowered = tree.parent[queue] < 0
+        parts = f", {text(resource, used - nominal)} too many" if lowered else ", the rest borrowed"
     said = (
         f"{tree.names[queue]}: {text(resource, used)} of {of} {resource} ({lack.flavor}) used"
         f"{parts}, requests {text(resource, lack.asked[resource])}"
