@@ -8,7 +8,7 @@ Source: the design's "Intent log and executor"; specification 12, and of the quo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kubeworld.objects.paths import Json, first
@@ -52,9 +52,22 @@ def answer_of(run: Run) -> Answer:
         placement=tuple(reading.placement()),
         snapshot=run.overlay.snapshot,
         rest=run.rest,
-        warnings=(*run.troubles, *run.log, *_unread(run)),
+        warnings=(*run.troubles, *run.log, *_unread(run), *_unplaced(run, outcomes)),
     )
     return answer.judged_again(outcomes)
+
+
+def _unplaced(run: Run, outcomes: Iterable[Outcome]) -> Iterator[str]:
+    """Yield that a start is one of quota, where no plane here places pods."""
+    starts = any(
+        each.verdict in (Verdict.STARTS, Verdict.STARTS_WITH_VICTIMS) and not each.placed
+        for each in outcomes
+    )
+    if starts and not run.scheduler_names:
+        yield (
+            "another scheduler places the pods: whether a node accepts them was not decided here, "
+            "and --controllers quota,scheduling decides it"
+        )
 
 
 def _unread(run: Run) -> Iterator[str]:
