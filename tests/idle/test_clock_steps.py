@@ -21,6 +21,7 @@ from tests.virtual_time import LoopClock
 
 _GRACE = {"GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "10m", "GPU_PREEMPTION_POLLING_INTERVAL": "5s"}
 _SHORT = {"GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "5s", "GPU_PREEMPTION_POLLING_INTERVAL": "5s"}
+_DELAYED = "gpuPreemption: {preemptionDelay: 10m}\n"
 DAY = 24 * HOUR
 _STEPS = {"a day ahead": DAY, "an hour back": -HOUR}
 _MOMENTS = ("half a minute later", "as it is notified")
@@ -106,6 +107,37 @@ async def test_idle_work_has_the_time_to_save_that_it_was_told_whatever_the_cloc
     await operator.stop()
 
 
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR], ids=["ahead", "behind"])
+async def test_a_leader_on_a_machine_whose_clock_is_wrong_ends_no_work_too_early_or_late(
+    site: Site, ahead: int
+) -> None:
+    operator, idle_since = await started(site)
+    await asyncio.sleep(60)
+    await operator.stop()
+    following = site.operator(_GRACE)
+    clock_of(following).step(ahead)
+    await following.start()
+    preempted = await until_preempted(site)
+    assert 595 <= preempted - idle_since <= 700
+    assert following.said("the wall clock of this machine is")
+    await following.stop()
+
+
+async def test_a_step_that_lasts_shortens_no_delay_before_idle_work_is_evicted(
+    site: Site,
+) -> None:
+    await site.create(job("idle", container(gpu=8), enabled="true"))
+    operator = await site.run(_SHORT, "--controllers", "idle", config=_DELAYED)
+    await site.until_phase("Job/idle", "Idle")
+    await site.create(job("wants", container(gpu=8), enabled="true"))
+    began = asyncio.get_running_loop().time()
+    await site.until_phase("Job/wants", "PendingGpu")
+    clock_of(operator).step(DAY)
+    preempted = await until_preempted(site)
+    assert 595 <= preempted - began <= 630
+    await operator.stop()
+
+
 async def test_idle_time_counts_while_polls_come_in_and_by_the_monotonic_clock() -> None:
     clock = VirtualClock()
     idle_time = IdleTime(clock, 10 * SECOND)
@@ -123,6 +155,53 @@ async def test_idle_time_counts_while_polls_come_in_and_by_the_monotonic_clock()
     await clock.advance(HOUR)
     idle_time.polled()
     assert idle_time.since(_KEY, moved) == clock.wall() - 2 * MINUTE - 30 * SECOND
+
+
+async def test_ages_do_not_follow_a_clock_that_the_api_server_contradicts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inner = VirtualClock()
+    clock, ahead = SteadyClock(inner), int(inner.wall())
+
+    async def hours(number: int) -> int:
+        """Let time pass, with an answer of the API server each minute; return how far it is off."""
+        for _ in range(60 * number):
+            clock.server_at(Nanos(ahead + inner.monotonic()))
+            await inner.advance(MINUTE)
+            clock.wall()
+        return clock.wall() - ahead - inner.monotonic()
+
+    assert await hours(1) == 0
+    for step in (DAY, -HOUR, HOUR):
+        inner.set_wall(Nanos(inner.wall() + step))
+        assert await hours(2) == 0
+    # Both leave it: the API server's clock was corrected, and that of the machine is still wrong.
+    ahead += DAY // 2
+    clock.server_at(Nanos(ahead + inner.monotonic()))
+    assert clock.wall() - inner.monotonic() == ahead - DAY // 2
+    assert await hours(1) == 0
+    # The machine's follows, a second off; then it is the one that counts.
+    inner.set_wall(Nanos(ahead + inner.monotonic() + SECOND))
+    assert await hours(1) == SECOND
+    assert clock.wall() == inner.wall()
+    said = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert len(said) <= 8, said
+
+
+@pytest.mark.parametrize("step", [DAY, -DAY])
+async def test_a_process_begins_on_the_course_of_the_api_server(step: int) -> None:
+    inner = VirtualClock()
+    true = inner.wall()
+    inner.set_wall(Nanos(true + step))
+    clock = SteadyClock(inner)
+    clock.server_at(Nanos(true))
+    assert clock.wall() == true
+    await inner.advance(HOUR)
+    assert clock.wall() == true + HOUR
+    # Without any word of it since then, a clock that is put right is followed at once.
+    inner.set_wall(Nanos(true + HOUR + SECOND))
+    assert clock.wall() == inner.wall()
+    assert clock.steps == 0
 
 
 async def test_ages_do_not_follow_a_step_at_once(caplog: pytest.LogCaptureFixture) -> None:

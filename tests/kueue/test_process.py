@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import yaml
 from reprieve.api.kueue import RESOURCE_IN_USE
 from reprieve.execution.writes.jobs import resource_of
 from reprieve.kube.errors import ApiError
-from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, SECRETS, Resource
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, LEASES, SECRETS, Resource
 from reprieve.planes.quota.webhooks.registration import VALIDATING
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
@@ -166,6 +167,45 @@ async def test_a_process_judges_fills_in_converts_and_renews(tmp_path: Path) -> 
                 return str(trusts) == both
 
             await cluster.until("the definitions trust it, too", converting, 60)
+
+
+@pytest.mark.thorough
+async def test_requests_while_the_lease_is_lost_are_answered_or_not_without_a_traceback(
+    tmp_path: Path,
+) -> None:
+    """Another holder writes itself into the lease, while jobs are created all the time."""
+    async with site(tmp_path, *base(4), start=False) as cluster:
+        client = cluster.client
+        async with running(operator(cluster, tmp_path, "one", url="https://127.0.0.1:0")) as one:
+            await until_registered(cluster)
+            (lease,) = (await client.list(LEASES, dict, namespace=OPERATOR_NAMESPACE)).items
+            stolen = {"spec": {**lease["spec"], "holderIdentity": "another"}}
+            answered, missed, refusals = list[str](), list[str](), list[str]()
+
+            async def create(number: int) -> None:
+                name = f"job-{number}"
+                try:
+                    made: Object = await client.create(JOBS, job(name, suspend=False), dict)
+                    # Without an answer the API server admits a job as it is.
+                    (answered if made["spec"].get("suspend") else missed).append(name)
+                except ApiError as failure:
+                    refusals.append(failure.message)
+
+            creating, number = set[asyncio.Task[None]](), 0
+            lost = asyncio.create_task(one.until_said("the process lease is lost", 90.0))
+            while not lost.done():
+                number += 1
+                if number == 10:
+                    name = lease["metadata"]["name"]
+                    await client.patch(LEASES, OPERATOR_NAMESPACE, name, stolen, dict)
+                creating.add(asyncio.create_task(create(number)))
+                await asyncio.sleep(0.3)
+            creating |= {asyncio.create_task(create(number + more)) for more in range(1, 6)}
+            await asyncio.gather(lost, *creating)
+            printed = "\n".join(one.tail(1_000))
+    assert answered and len(answered) + len(missed) + len(refusals) == number + 5
+    assert all("failed calling webhook" in each for each in refusals), set(refusals)
+    assert "Traceback" not in printed and "webhook failed" not in printed, printed
 
 
 async def is_running(cluster: Site, name: str) -> bool:

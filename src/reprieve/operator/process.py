@@ -46,6 +46,7 @@ from reprieve.kube.resource import NAMESPACES
 from reprieve.kube.transport import HttpWire
 from reprieve.operator.collector import await_records
 from reprieve.operator.counted_wire import CountedWire
+from reprieve.operator.dated_wire import DatedWire
 from reprieve.operator.leading import End, end, lead
 from reprieve.operator.lease_keeper import LeaseKeeper
 from reprieve.operator.lease_link import WantedLease
@@ -116,15 +117,15 @@ async def run_operator(options: OperatorOptions, clock: Clock, keeper: LeaseKeep
     await_records()
     settings = operator_settings(options)
     metrics = Metrics(options.named_series)
-    clock = SteadyClock(clock)
-    with decision_log(options.decision_log, clock, metrics) as reported:
-        return await _connected(options, settings, clock, metrics, keeper, reported)
+    steady = SteadyClock(clock)
+    with decision_log(options.decision_log, steady, metrics) as reported:
+        return await _connected(options, settings, steady, metrics, keeper, reported)
 
 
 async def _connected(
     options: OperatorOptions,
     settings: OperatorSettings,
-    clock: Clock,
+    clock: SteadyClock,
     metrics: Metrics,
     keeper: LeaseKeeper | None,
     reported: DecisionLog | None,
@@ -137,7 +138,8 @@ async def _connected(
     counter = FaultCounter(metrics.faults)
     logging.getLogger().addHandler(counter)
     connection = await load_connection(options.kubeconfig, options.context, clock)
-    client = connect(connection, clock, wire=CountedWire(HttpWire(connection), metrics))
+    wire = DatedWire(CountedWire(HttpWire(connection), metrics), clock, clock.server_at)
+    client = connect(connection, clock, wire=wire)
     try:
         return await _run(options, settings, client, clock, metrics, stop, keeper, reported)
     except Stopped:
@@ -152,7 +154,7 @@ async def _run(
     options: OperatorOptions,
     settings: OperatorSettings,
     client: Client,
-    clock: Clock,
+    clock: SteadyClock,
     metrics: Metrics,
     stop: asyncio.Event,
     keeper: LeaseKeeper | None,
@@ -199,7 +201,7 @@ async def _run(
         identity=identity,
         decision_limit=limit,
         lagging=lambda: lag.current > _MOST_LAG,
-        stepped=lambda: clock.stepped if isinstance(clock, SteadyClock) else None,
+        stepped=lambda: clock.stepped,
         stop=stop,
         mirror=mirror,
         wait_leading=None if keeper is None else keeper.wait_leading,

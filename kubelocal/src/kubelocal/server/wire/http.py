@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from enum import StrEnum
 from typing import Any, Final
 
@@ -108,6 +109,9 @@ class HttpServer:
         response = await self._answered(request, warnings, asked)
         if not response.prepared:
             warn(response, warnings)
+            # By the clock that dates objects, which may be a virtual one.
+            seconds = self.api.clock.wall() // 1_000_000_000
+            response.headers["Date"] = formatdate(seconds, usegmt=True)
         for target, verb in asked:
             self.metrics.count(
                 target,
