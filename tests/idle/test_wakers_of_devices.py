@@ -122,7 +122,7 @@ class Play:
         self.obstacles = self._chosen()
 
     def _chosen(self) -> list[str]:
-        possible = ["cordoned", "no class"]
+        possible = ["cordoned", "no class", "unpublished", "incomplete pools"]
         if self.wanted_by == "claim":
             possible.append("no claim")
         if self.wanted_by == "extended":
@@ -137,13 +137,21 @@ class Play:
             self.count = max(self.devices) + 1
         await self.site.create(
             device_class(_DRIVER),
-            *(self.slice(number) for number in range(len(self.devices))),
+            *(self.slice(number, filling=True) for number in range(len(self.devices))),
             template("one", _DRIVER),
             template("wanted", _DRIVER, self.count),
         )
 
-    def slice(self, number: int) -> Object:
-        return published(f"node-{number}", _DRIVER, self.devices[number])
+    def slice(self, number: int, *, filling: bool = False) -> Object:
+        found = published(f"node-{number}", _DRIVER, self.devices[number])
+        if "incomplete pools" in self.obstacles and not filling:
+            found["spec"]["pool"]["resourceSliceCount"] = 2
+        return found
+
+    async def _publish(self) -> None:
+        for number in range(len(self.devices)):
+            spec = self.slice(number)["spec"]
+            await self.site.patch(SLICES, f"node-{number}-{_DRIVER}", {"spec": spec}, namespace="")
 
     def victims(self) -> list[Object]:
         return [
@@ -163,6 +171,11 @@ class Play:
             match each:
                 case "cordoned":
                     await self._cordon(True)
+                case "unpublished":
+                    for number in range(len(self.devices)):
+                        await self.site.delete(SLICES, f"node-{number}-{_DRIVER}", namespace="")
+                case "incomplete pools" if "unpublished" not in self.obstacles:
+                    await self._publish()
                 case "no class":
                     await self.site.delete(_CLASSES, _DRIVER, namespace="")
         if self.wanted_by == "claim" and "no claim" not in self.obstacles:
@@ -178,6 +191,13 @@ class Play:
             case "no class":
                 extended = self.wanted_by == "extended" and "not extended" not in self.obstacles
                 await self.site.create(device_class(_DRIVER, _EXTENDED if extended else ""))
+            case "unpublished":
+                for number in range(len(self.devices)):
+                    await self.site.create(self.slice(number))
+            case "incomplete pools" if "unpublished" not in self.obstacles:
+                self.obstacles.remove(obstacle)
+                await self._publish()
+                return
             case "no claim":
                 await self._create_claim()
             case "not extended" if "no class" not in self.obstacles:
@@ -185,9 +205,8 @@ class Play:
             case "too few":
                 number = self.devices.index(max(self.devices))
                 self.devices[number] += 1
-                spec = self.slice(number)["spec"]
-                name = f"node-{number}-{_DRIVER}"
-                await self.site.patch(SLICES, name, {"spec": spec}, namespace="")
+                if "unpublished" not in self.obstacles:
+                    await self._publish()
         self.obstacles.remove(obstacle)
 
     async def distract(self) -> str:

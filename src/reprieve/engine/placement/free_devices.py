@@ -33,9 +33,14 @@ class DevicesOfNodes:
         classes = {row.name: row for row in extended.values()}
         selectors = {name: _compiled(row) for name, row in classes.items()}
         names = {name: resource_of(name, extended) for name in classes}
+        published = Published(slices)
+        #: All devices that a claim can be given, wherever they are.
+        self.given: frozenset[DeviceId] = frozenset(
+            device.id for pool in published.pools if pool.usable for device in pool.devices.values()
+        )
         # By node: each device with the names under which it can be requested.
         self._devices: dict[str, list[tuple[DeviceId, tuple[str, ...]]]] = {}
-        for node, parts in Published(slices).local.items():
+        for node, parts in published.local.items():
             for _, devices in parts:
                 for device in devices:
                     found = {

@@ -145,6 +145,34 @@ class ClaimedDevices:
             shared=tuple(shared),
         )
 
+    def regained(self, record: PodRecord) -> PodRecord:
+        """Return a pod with those of its claims' devices alone that others are given after it.
+
+        A device that its driver publishes no more, or in a pool that lacks slices, is given to no
+        pod: an eviction would free nothing.
+        """
+        slices = self._watches.slices
+        if slices is None or not slices.reflector.synced.is_set():
+            return record
+        if not record.claims or not record.occupies:
+            return record
+        found: list[Mapping[str, int]] = []
+        for name in record.claims:
+            claim = self._claim(record.namespace, name)
+            if claim is None or claim.allocation is None:
+                continue
+            held, users = self._gpus(claim), self._users(record, name, claim)
+            devices = (each for each in claim.allocation.devices if each.id in self._of_nodes.given)
+            kept = replace(claim, allocation=replace(claim.allocation, devices=tuple(devices)))
+            first = not users or users[0].uid == record.uid
+            found.append({**dict.fromkeys(held, 0), **(self._gpus(kept) if first else {})})
+        gpus = add(record.asked, *found)
+        return (
+            record
+            if gpus == record.row.gpus
+            else replace(record, row=replace(record.row, gpus=gpus))
+        )
+
     def users_of(self, claim: str) -> list[PodRecord]:
         """Return the pods that name a claim, `namespace/name`."""
         return [] if self._pods is None else self._pods.by(BY_CLAIM, claim)
@@ -184,11 +212,15 @@ class ClaimedDevices:
 
     def free_on(self, node: str, chosen: Collection[DeviceId]) -> Mapping[str, int]:
         """Return the devices of a node that no claim has, by resource name."""
+        return self._of_nodes.free(node, chosen)
+
+    @property
+    def _of_nodes(self) -> DevicesOfNodes:
         if self._devices is None:
             slices = self._watches.slices
             rows: list[ResourceSliceRow] = [] if slices is None else [s.row for s in slices.cache]
             self._devices = DevicesOfNodes(rows, self.extended)
-        return self._devices.free(node, chosen)
+        return self._devices
 
     def allocated(self) -> frozenset[DeviceId]:
         """Return the devices that claims have."""

@@ -316,7 +316,8 @@ class Snapshots:
         return {held.key for uid in roots for held in self._workloads.of_root(uid)}
 
     def _row(self, held: TrackedWorkload, nodes: list[Node] | None) -> Workload:
-        pods = self._ownership.pods_of(held.root)
+        regained = self._watches.claimed.regained
+        pods = [regained(pod) for pod in self._ownership.pods_of(held.root)]
         of_pods = [each for pod in pods for each in self._kueue_of(pod.uid)]
         of_root = self._kueue_of(held.root.uid)
         return row_of(self._context, held, pods, of_pods, nodes, of_root)
