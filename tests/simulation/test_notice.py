@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
+from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.notice.granting import NoticePolicy
+from reprieve.simulation.idle_policy import IdlePolicy
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replaying.notified_jobs import Asking
 from reprieve.simulation.replaying.replay import replay
@@ -68,6 +71,45 @@ def test_a_preemption_delay_lets_what_comes_free_meanwhile_do() -> None:
     assert found.lives[1].waited == 10 * MINUTE
 
 
+def test_on_nodes_a_delay_does_the_same() -> None:
+    nodes = PolicySpec("nodes", planes=("scheduling",), places=True, node_delay=10 * MINUTE)
+    given = [Job("old", 0, 8, 25 * MINUTE, tenant="a", priority=0), jobs()[1]]
+    found = replay(given, nodes, _MODEL, ("a",), (1, 8))
+    assert [life.displaced for life in found.lives] == [0, 0]
+    assert found.lives[1].waited == 5 * MINUTE
+    found = replay(jobs(0), nodes, _MODEL, ("a",), (1, 8))
+    assert found.lives[0].displaced == 1
+    assert found.lives[1].waited == 10 * MINUTE
+    urgent = replace(nodes, governor=GovernorPolicy(emergency_priority=100))
+    assert replay(jobs(0), urgent, _MODEL, ("a",), (1, 8)).lives[1].waited == 0
+
+
+def test_for_quota_and_nodes_each_plane_has_its_own_delay() -> None:
+    both = PolicySpec(
+        "both", planes=("quota", "scheduling"), places=True, delay=MINUTE, node_delay=4 * MINUTE
+    )
+    found = replay(jobs(0), both, _MODEL, ("a",), (1, 8))
+    assert found.lives[0].displaced == 1
+    assert found.lives[1].waited == MINUTE
+
+
+def test_idle_work_stays_until_its_demand_has_waited_for_long_enough() -> None:
+    def waited(delay: int) -> int:
+        policy = PolicySpec(
+            "idle",
+            planes=("idle",),
+            places=True,
+            preempts=False,
+            idle=replace(IdlePolicy(), delay=delay),
+        )
+        idle = Job("old", 0, 8, 4 * HOUR, tenant="a", priority=0, idle_from=0)
+        found = replay([idle, jobs()[1]], policy, _MODEL, ("a",), (1, 8))
+        assert found.lives[0].displaced == 1
+        return found.lives[1].waited
+
+    assert waited(10 * MINUTE) - waited(0) == 10 * MINUTE
+
+
 _STUDY = """
 cluster: {nodes: 1, devices: 8}
 workload: {trace: csv, path: trace.csv}
@@ -98,7 +140,7 @@ def test_a_study_says_who_asks_and_what_policies_allow(tmp_path: Path) -> None:
     [
         ("time: 5m", "time: 2h", "work.notice.time"),
         ("share: 0.5", "share: 2", "work.notice.share"),
-        ("harmOrder: true", "preemptionDelay: 1m", "preemptionDelay"),
+        ("harmOrder: true", "preemptionDelay: 2h", "preemptionDelay"),
     ],
 )
 def test_what_is_not_accepted_is_named(tmp_path: Path, said: str, wrong: str, place: str) -> None:

@@ -34,10 +34,14 @@ _KEYS: Final = tuple(key for key in keys(IDLE) if key not in _OPERATOR_ONLY)
 
 @dataclass(frozen=True, slots=True)
 class IdlePolicy:
-    """The settings of every job, and what holds for the whole plane."""
+    """The settings of every job, and what holds for the whole plane.
+
+    `delay`: how many nanoseconds a demand waits before idle work is evicted for it.
+    """
 
     settings: Settings = FALLBACK
     policy: Policy = field(default_factory=lambda: Policy(fit=Fit.NODE))
+    delay: int = 0
 
 
 def read_idle_policy(given: Part) -> IdlePolicy:
@@ -55,4 +59,4 @@ def read_idle_policy(given: Part) -> IdlePolicy:
     found = start_up({}, section.value, place)
     for bad in found.rejected:
         raise UsageError(f"{bad.where}: {bad.value!r}; accepted: {bad.accepted}")
-    return IdlePolicy(resolve(Overrides(), found.tiers), found.policy)
+    return IdlePolicy(resolve(Overrides(), found.tiers), found.policy, found.delay or 0)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubeworld.units.durations import SECOND
 from reprieve.engine.disruptions.questions import GovernorPolicy
@@ -106,7 +106,8 @@ class PolicySpec:
 
     `planes` are those that decide. `places` states that it sets up the scheduling plane, which
     decides by `placing` and displaces no work without `preempts`. `notice` is what victims are
-    granted, `delay` how many nanoseconds a job waits before it preempts. `pods_ready` states how
+    granted, `delay` how many nanoseconds a job waits before it preempts for quota, `node_delay` for
+    nodes. `pods_ready` states how
     long a job with quota may wait for nodes, None for ever. `idle` sets up the idle plane. `own`
     names a policy of one's own and the folder that its file is in, None without. `place` is where
     the study states it: file, line and key.
@@ -129,6 +130,7 @@ class PolicySpec:
     harm_budgets: tuple[HarmBudget, ...] = ()
     notice: NoticePolicy = field(default_factory=NoticePolicy)
     delay: int = 0
+    node_delay: int = 0
     place: str = field(default="", compare=False)
 
 
@@ -150,7 +152,7 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         return _placing(name, given, planes)
     section = _quota_section(given)
     joint = SCHEDULING in planes
-    placing, preempts, _ = _on_nodes(given) if joint else (PlacingPolicy(), True, None)
+    nodes = _on_nodes(given) if joint else _OnNodes()
     if not joint and given.get("podPreemption") is not None:
         raise UsageError(
             f"{given.where('podPreemption')}: changes nothing where nothing is placed on nodes; "
@@ -176,8 +178,9 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         ),
         places=joint or bool(given.part("scheduling").value),
         planes=planes,
-        placing=placing,
-        preempts=preempts,
+        placing=nodes.placing,
+        preempts=nodes.preempts,
+        node_delay=nodes.delay,
         pods_ready=_pods_ready(section, settings) if joint else None,
         idle=read_idle_policy(given),
         harm_budgets=read_harm_budgets(given),
@@ -243,8 +246,17 @@ def _planes(given: Part) -> tuple[str, ...]:
     return found
 
 
-def _on_nodes(given: Part) -> tuple[PlacingPolicy, bool, NoticePolicy]:
-    """Return how gangs are placed, whether their pods preempt, and the notice of those."""
+class _OnNodes(NamedTuple):
+    """How gangs are placed, whether their pods preempt, the notice of those, and their delay."""
+
+    placing: PlacingPolicy = PlacingPolicy()
+    preempts: bool = True
+    notice: NoticePolicy = NoticePolicy()
+    delay: int = 0
+
+
+def _on_nodes(given: Part) -> _OnNodes:
+    """Return what the section of the scheduling plane sets up."""
     said = given.get("podPreemption")
     if said is not None:
         choice(said, given.where("podPreemption"), ("Never",))
@@ -252,12 +264,8 @@ def _on_nodes(given: Part) -> tuple[PlacingPolicy, bool, NoticePolicy]:
     settings = scheduling_settings(section.value, where=section.where().rsplit(".scheduling", 1)[0])
     if not settings.policy.gates.generic_workload:
         refuse(section.where("featureGates"), "GenericWorkload: false", "true: jobs are gangs")
-    if settings.delay:
-        raise UsageError(
-            f"{section.where('preemptionDelay')}: a replay delays preemptions for quota alone; "
-            f"leave it out"
-        )
-    return settings.policy, said is None and given.get("preemption") != "Never", settings.notice
+    preempts = said is None and given.get("preemption") != "Never"
+    return _OnNodes(settings.policy, preempts, settings.notice, settings.delay or 0)
 
 
 def _placing(name: str, given: Part, planes: tuple[str, ...]) -> PolicySpec:
@@ -269,17 +277,18 @@ def _placing(name: str, given: Part, planes: tuple[str, ...]) -> PolicySpec:
     said = given.get("preemption")
     if said is not None:
         choice(said, given.where("preemption"), ("Never",))
-    placing, preempts, notice = _on_nodes(given)
+    nodes = _on_nodes(given)
     return PolicySpec(
         name,
         planes=planes,
-        placing=placing,
+        placing=nodes.placing,
         # Without the scheduling plane pods get nodes, and preempt no work for them.
-        preempts=preempts and SCHEDULING in planes,
+        preempts=nodes.preempts and SCHEDULING in planes,
         idle=read_idle_policy(given),
         harm_budgets=read_harm_budgets(given),
         places=True,
-        notice=notice,
+        notice=nodes.notice,
+        node_delay=nodes.delay,
         place=given.where(),
     )
 

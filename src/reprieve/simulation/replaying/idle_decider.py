@@ -131,6 +131,8 @@ class IdleDecider:
         self._reclaims_any = policy.preemption.reclaim_within_cohort is Policy.ANY
         self._devices: dict[str, int] = {}
         self._jobs: dict[str, tuple[Job, int]] = {}
+        self._since: dict[str, Nanos] = {}  # when each was queued last
+        self._delay, self._emergency = policy.idle.delay, policy.governor.emergency_priority
         self._held: dict[str, _Held] = {}
         self._idle: set[str] = set()  # in the phase Idle
         self._claims: dict[Uid, GpuWorkloadKey | None] = {}
@@ -147,6 +149,7 @@ class IdleDecider:
         """Queue a job."""
         self._devices[key_of(job)] = job.devices
         self._jobs[key_of(job)] = job, number
+        self._since[key_of(job)] = now
         self._inner.waits(job, number, now)
 
     def left(self, job: Job) -> None:
@@ -342,7 +345,6 @@ class IdleDecider:
         self, rows: Sequence[Workload], demands: Sequence[Workload], now: Nanos
     ) -> dict[str, Mapping[Uid, Hold]]:
         """Return which roots budgets spare from each demand, and from none."""
-        self._retries.clear()
         if not self._harm:
             return {}
         roots = {_key(row.root): row.root.uid for row in rows if row.status.phase is Phase.IDLE}
@@ -423,6 +425,7 @@ class IdleDecider:
 
     def _snapshot(self, now: Nanos) -> IdleSnapshot:
         self._revision += 1
+        self._retries.clear()
         pods = {
             key_of(job): idle_pods(job, rows, self._nodes[1])
             for job, _, rows in self.placing.placed()
@@ -480,12 +483,25 @@ class IdleDecider:
                 )
                 known = self._demands[key_of(job)] = pods, row
             if known[1].status.phase is Phase.PENDING_GPU:
-                yield known[1]
+                yield self._delayed(known[1], self.placing.waits_since(key_of(job)), now)
         for job, number in self.joint.queued() if self.joint is not None else ():
             if job.devices <= most or self._preempts:
                 row = idle_workload(job, number, self._settings, Status(Phase.PENDING_OTHER), ())
                 status = stepped(row, self._policy, now, quota_short=True)
-                yield idle_workload(job, number, self._settings, status, (), self._precedence(job))
+                row = idle_workload(job, number, self._settings, status, (), self._precedence(job))
+                yield self._delayed(row, self._since[key_of(job)], now)
+
+    def _delayed(self, row: Workload, since: int, now: Nanos) -> Workload:
+        """Return a demand with the instant from which idle work is evicted for it."""
+        until = Nanos(since + self._delay)
+        if not self._delay or until <= now or self._is_urgent(row.key):
+            return row
+        self._retries.add(until)
+        return replace(row, preempts_from=until)
+
+    def _is_urgent(self, key: str) -> bool:
+        urgent = self._emergency
+        return urgent is not None and (self._jobs[key][0].priority or 0) >= urgent
 
     def _precedence(self, job: Job) -> int:
         return (job.priority or 0) if self._together else 0
