@@ -22,15 +22,15 @@ from reprieve.engine.idle.asking import (
 )
 from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.model import IdleSnapshot, Mixed, Released, Workload
-from reprieve.engine.idle.outcome import Evaluation
+from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
 from reprieve.engine.mixed import IdlePods
-from reprieve.engine.plan import Plane
+from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.release import IdleUnit, Promise
 from reprieve.simulation.replaying.joint_decider import JointDecider
 from reprieve.simulation.replaying.scheduling_decider import SchedulingDecider
 from reprieve.units.ids import GpuWorkloadKey, Uid
 
-__all__ = ["Unit", "idle_units", "mixtures", "releases"]
+__all__ = ["Unit", "idle_units", "is_mixed", "mixtures", "releases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +145,8 @@ def _promise(key: GpuWorkloadKey, going: Sequence[Unit]) -> Promise:
         tuple(each for unit in units for each in unit.workloads),
         tuple(each for unit in units for each in unit.pods),
     )
+
+
+def is_mixed(plan: Plan) -> bool:
+    """Return whether work of lower priority is evicted beside the victims of a plan."""
+    return any(victim.rule == RULE_BESIDE_PRIORITY for victim in plan.victims)

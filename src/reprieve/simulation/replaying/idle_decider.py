@@ -48,7 +48,7 @@ from reprieve.engine.idle.model import (
     Status,
     Workload,
 )
-from reprieve.engine.idle.outcome import RULE_BESIDE_PRIORITY, Evaluation
+from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.mixed import BY_PRIORITY
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota.entries import CycleResult, Entry
@@ -56,8 +56,9 @@ from reprieve.engine.quota.model import Policy
 from reprieve.simulation.domains import NO_DOMAINS, Domains
 from reprieve.simulation.policy import IDLE, QUOTA, SCHEDULING, PolicySpec
 from reprieve.simulation.replaying.deciding import Placements, Reclaim, Reclaims
+from reprieve.simulation.replaying.delays import Delays
 from reprieve.simulation.replaying.harm import Candidates, NodeHarm
-from reprieve.simulation.replaying.idle_asking import idle_units, mixtures, releases
+from reprieve.simulation.replaying.idle_asking import idle_units, is_mixed, mixtures, releases
 from reprieve.simulation.replaying.idle_rows import (
     BUSY,
     free_rows,
@@ -131,8 +132,8 @@ class IdleDecider:
         self._reclaims_any = policy.preemption.reclaim_within_cohort is Policy.ANY
         self._devices: dict[str, int] = {}
         self._jobs: dict[str, tuple[Job, int]] = {}
-        self._since: dict[str, Nanos] = {}  # when each was queued last
-        self._delay, self._emergency = policy.idle.delay, policy.governor.emergency_priority
+        self._since: dict[str, tuple[Nanos, int]] = {}  # when queued last, and the priority
+        self._delays = Delays(policy.idle.delay, policy.governor.emergency_priority)
         self._held: dict[str, _Held] = {}
         self._idle: set[str] = set()  # in the phase Idle
         self._claims: dict[Uid, GpuWorkloadKey | None] = {}
@@ -149,7 +150,7 @@ class IdleDecider:
         """Queue a job."""
         self._devices[key_of(job)] = job.devices
         self._jobs[key_of(job)] = job, number
-        self._since[key_of(job)] = now
+        self._since[key_of(job)] = now, job.priority or 0
         self._inner.waits(job, number, now)
 
     def left(self, job: Job) -> None:
@@ -375,7 +376,7 @@ class IdleDecider:
 
     def _refusal(self, plan: Plan, now: Nanos) -> str:
         """Return why the scheduling plane refuses a plan; empty where it does not."""
-        if not self._together or not plan.placement or _is_mixed(plan):
+        if not self._together or not plan.placement or is_mixed(plan):
             return ""
         assert plan.preemptor is not None, "only demands are placed"
         victims = [_key(victim.root) for victim in plan.victims]
@@ -417,7 +418,7 @@ class IdleDecider:
             victims.append((key, victim.rule, victim.reason))
         if self._together:
             self._note_going()
-            if _is_mixed(plan):
+            if is_mixed(plan):
                 self._answers.beside.add(demand)
             devices = {key: self._devices[key] for key, *_ in victims}
             self._chains.displaced(now, demand, devices, asked=True)
@@ -441,7 +442,8 @@ class IdleDecider:
                 rows.append(idle_workload(job, held.number, *given))
             else:
                 most -= held.job.devices  # what neither is free, nor idle, nor on its way
-        demands = list(self._demand_rows(most, now))
+        demands = list(self._delays.demands(self._demand_rows(most, now), self._since, now))
+        self._retries.update(each.preempts_from for each in demands if each.preempts_from > now)
         owned: dict[GpuWorkloadKey, Plane] = {}
         debts: dict[GpuWorkloadKey, Debt | None] = {}
         for demand in demands if self._together else ():
@@ -483,25 +485,12 @@ class IdleDecider:
                 )
                 known = self._demands[key_of(job)] = pods, row
             if known[1].status.phase is Phase.PENDING_GPU:
-                yield self._delayed(known[1], self.placing.waits_since(key_of(job)), now)
+                yield known[1]
         for job, number in self.joint.queued() if self.joint is not None else ():
             if job.devices <= most or self._preempts:
                 row = idle_workload(job, number, self._settings, Status(Phase.PENDING_OTHER), ())
                 status = stepped(row, self._policy, now, quota_short=True)
-                row = idle_workload(job, number, self._settings, status, (), self._precedence(job))
-                yield self._delayed(row, self._since[key_of(job)], now)
-
-    def _delayed(self, row: Workload, since: int, now: Nanos) -> Workload:
-        """Return a demand with the instant from which idle work is evicted for it."""
-        until = Nanos(since + self._delay)
-        if not self._delay or until <= now or self._is_urgent(row.key):
-            return row
-        self._retries.add(until)
-        return replace(row, preempts_from=until)
-
-    def _is_urgent(self, key: str) -> bool:
-        urgent = self._emergency
-        return urgent is not None and (self._jobs[key][0].priority or 0) >= urgent
+                yield idle_workload(job, number, self._settings, status, (), self._precedence(job))
 
     def _precedence(self, job: Job) -> int:
         return (job.priority or 0) if self._together else 0
@@ -509,8 +498,3 @@ class IdleDecider:
 
 def _key(of: Reference) -> str:
     return f"{of.namespace}/{of.name}"
-
-
-def _is_mixed(plan: Plan) -> bool:
-    """Whether work of lower priority is evicted beside the victims of a plan."""
-    return any(victim.rule == RULE_BESIDE_PRIORITY for victim in plan.victims)

@@ -12,13 +12,24 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from reprieve.engine.cluster.rows import PODS, GroupRow, NodeRow, PodClass, PodRow
+from kubeworld.units.durations import SECOND
+from reprieve.engine.cluster.rows import (
+    PODS,
+    Entry,
+    GroupRow,
+    Kind,
+    NodeRow,
+    NoticeRow,
+    PodClass,
+    PodRow,
+)
+from reprieve.engine.notice.expected import Terms
 from reprieve.simulation.domains import NO_DOMAINS, Domains, node_names
 from reprieve.simulation.replaying.quota_cluster import DEVICE, key_of
 from reprieve.simulation.trace import Job
 from reprieve.units.ids import Uid
 
-__all__ = ["class_of", "group_of", "node_rows", "pods_of"]
+__all__ = ["class_of", "group_of", "node_rows", "notice_name", "notice_row", "pods_of"]
 
 _MOST_PODS: Final = 1_000_000  # no limit: devices are what is short
 
@@ -81,3 +92,16 @@ def class_of(amounts: Mapping[str, int], scheduler: str, preempts: bool) -> PodC
 @cache
 def _class(devices: int, scheduler: str, preempts: bool) -> PodClass:
     return PodClass(((DEVICE, devices),), scheduler_name=scheduler, preempts=preempts)
+
+
+def notice_name(pod: PodRow) -> tuple[Uid, str, str]:
+    """Return by what the notice of a pod is known: its uid, namespace and name."""
+    return Uid(f"notice/{pod.uid}"), pod.namespace, pod.name
+
+
+def notice_row(pod: PodRow, terms: Terms) -> Entry:
+    """Return what a pod would be granted, as the plane notes it."""
+    uid, namespace, name = notice_name(pod)
+    times = terms.time // SECOND, terms.save // SECOND
+    row = NoticeRow(uid, namespace, name, 0, *times, terms.credit)
+    return Entry(Kind.NOTICE, uid, namespace, name, 0, row)

@@ -6,9 +6,6 @@
    have left, and the nodes are kept for the preemptor as nominations, which others respect.
 3. Every plan passes the proof that the plane runs before it carries one out.
 
-A gang preempts only once it has waited for the delay of the policy, and for a minute more it waits
-for pods that leave already, if these suffice, as in the plane.
-
 A gang that was refused is tried again when a job has left, as nothing else frees capacity. Of those
 that wait and are alike in width and priority only the first is tried until then: the others get the
 same answer. There is no backoff, which a cluster has to spare its scheduler.
@@ -26,17 +23,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from kubeworld.units.durations import MINUTE, SECOND
+from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.cluster import Cluster
-from reprieve.engine.cluster.rows import Change, Gone, GroupRow, Kind, NoticeRow, PodRow
-from reprieve.engine.cluster.rows import Entry as TableEntry
+from reprieve.engine.cluster.rows import Change, Gone, GroupRow, Kind, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.harm_budgets.budget import HarmSide
 from reprieve.engine.mixed import IdlePods, Mixture
-from reprieve.engine.notice.expected import Terms
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.scheduling.confirming import MOST_AHEAD, refusal
@@ -48,9 +43,16 @@ from reprieve.engine.scheduling.session import Session
 from reprieve.simulation.domains import NO_DOMAINS, Domains
 from reprieve.simulation.policy import SCHEDULING, PolicySpec
 from reprieve.simulation.replaying.deciding import Placements
+from reprieve.simulation.replaying.delays import Delays
 from reprieve.simulation.replaying.harm import Candidates, NodeHarm, governor_of
 from reprieve.simulation.replaying.joint_answers import Answers
-from reprieve.simulation.replaying.node_cluster import group_of, node_rows, pods_of
+from reprieve.simulation.replaying.node_cluster import (
+    group_of,
+    node_rows,
+    notice_name,
+    notice_row,
+    pods_of,
+)
 from reprieve.simulation.replaying.quota_cluster import key_of
 from reprieve.simulation.replaying.work import Saved
 from reprieve.simulation.trace import Job
@@ -114,7 +116,7 @@ class SchedulingDecider:
         self._harm = NodeHarm(self.governor, SCHEDULING, saved)
         count, self._node_devices = nodes
         self._name, self._preempts = policy.name, policy.preempts
-        self._delay_of, self._urgent = policy.node_delay, policy.governor.emergency_priority
+        self._delays = Delays(policy.node_delay, policy.governor.emergency_priority)
         together = len(policy.planes) > 1
         self._policy = policy.placing.beside_others() if together else policy.placing
         self._scheduler = self._policy.profiles[0].scheduler_name
@@ -175,10 +177,6 @@ class SchedulingDecider:
         """Yield who waits for nodes: the job, its place in the order of arrivals, its pods."""
         for gang in self._waiting.values():
             yield gang.job, gang.number, gang.pods
-
-    def waits_since(self, key: str) -> int:
-        """Return since when a job waits for nodes."""
-        return self._waiting[key].since
 
     def placed(self) -> Iterator[tuple[Job, int, list[PodRow]]]:
         """Yield who is on nodes, also while it leaves them, likewise."""
@@ -287,8 +285,10 @@ class SchedulingDecider:
     ) -> tuple[Placements, list[_Gang]]:
         """Try gangs over one snapshot; return what was decided, and who needs another one."""
         snapshot, seconds = self._cluster.snapshot(), now // SECOND
-        waits = self._delayed(
-            self._delay({key_of(gang.job): gang.unit for gang in queue}), queue, now
+        waits, again = self._delays.added(
+            self._delay({key_of(gang.job): gang.unit for gang in queue}),
+            ((gang.unit, gang.since, gang.group.priority) for gang in queue),
+            now,
         )
         jobs = self._candidates(now)
         session = self._began(snapshot, seconds, waits, self._holds(queue, jobs, now))
@@ -307,8 +307,8 @@ class SchedulingDecider:
             done.append((gang, attempt))
             if attempt.held is not None and attempt.plan is None:
                 retries.add(attempt.held.until)
-            if attempt.code is not Code.SUCCESS and gang.unit in waits.until:
-                retries.add(Nanos(waits.until[gang.unit]))
+            if attempt.code is not Code.SUCCESS and gang.unit in again:
+                retries.add(again[gang.unit])
             if attempt.code is Code.SUCCESS:
                 started.append((key_of(gang.job), tuple(each.bind for each in attempt.members)))
             elif attempt.plan is not None:
@@ -372,26 +372,6 @@ class SchedulingDecider:
 
     def _delay(self, units: Mapping[str, Unit]) -> Delayed:
         return NONE_DEFERRED if self.answers is None else self.answers.waits(units)
-
-    def _delayed(self, waits: Delayed, queue: Sequence[_Gang], now: Nanos) -> Delayed:
-        """Return who waits for others, and who has not waited for long enough to preempt."""
-        ends = {
-            gang.unit: Nanos(gang.since + self._delay_of)
-            for gang in queue
-            if self._delay_of
-            and (self._urgent is None or gang.group.priority < self._urgent)
-            and gang.since + self._delay_of + MINUTE > now
-        }
-        if not ends:
-            return waits
-        delayed = {unit: end for unit, end in ends.items() if end > now}
-        until = {unit: delayed.get(unit, end + MINUTE) for unit, end in ends.items()}
-        return replace(
-            waits,
-            delayed=delayed,
-            patient=waits.patient | ends.keys(),
-            until={**until, **waits.until},
-        )
 
     def _note_answer(self, gang: _Gang, attempt: Attempt) -> None:
         """Forget what the idle plane stated of a gang once it is placed, or has its victims."""
@@ -486,7 +466,7 @@ class SchedulingDecider:
         self._cluster.apply(
             [
                 *(Gone(Kind.POD, pod.uid, pod.namespace, pod.name) for pod in gang.pods),
-                *(Gone(Kind.NOTICE, *_named(pod)) for pod in gang.pods if gang.job.notice),
+                *(Gone(Kind.NOTICE, *notice_name(pod)) for pod in gang.pods if gang.job.notice),
                 Gone(Kind.GROUP, group.uid, group.namespace, group.name),
             ]
         )
@@ -504,7 +484,7 @@ class SchedulingDecider:
         for key, gang in self._running.items():
             saved = self._saved(key, now)
             if saved.terms.time:
-                changed += (_notice_of(pod, saved.terms) for pod in gang.pods)
+                changed += (notice_row(pod, saved.terms) for pod in gang.pods)
             found = saved.at
             said = 0 if found is None else found // SECOND
             if said != gang.group.checkpoint:
@@ -516,15 +496,3 @@ class SchedulingDecider:
     def _next(self) -> int:
         self._version += 1
         return self._version
-
-
-def _named(pod: PodRow) -> tuple[Uid, str, str]:
-    return Uid(f"notice/{pod.uid}"), pod.namespace, pod.name
-
-
-def _notice_of(pod: PodRow, terms: Terms) -> TableEntry:
-    """Return what a pod would be granted, as the plane notes it."""
-    uid, namespace, name = _named(pod)
-    times = terms.time // SECOND, terms.save // SECOND
-    row = NoticeRow(uid, namespace, name, 0, *times, terms.credit)
-    return TableEntry(Kind.NOTICE, uid, namespace, name, 0, row)
