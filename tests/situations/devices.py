@@ -83,3 +83,29 @@ def more_devices_of_a_claim_than_any_node_has() -> Situation:
         plan_expects=["NEVER FITS", "even on the empty cluster: 0 of 1 pod placed"],
         never=["no work on them is of lower priority", "use a higher priority"],
     )
+
+
+@situation
+def device_class_that_is_not_there() -> Situation:
+    there = [each for each in _cluster() if each["kind"] != "DeviceClass"]
+    return Situation(
+        there,
+        [_claiming("mine", 2)],
+        ["device class gpu does not exist", "Create DeviceClass gpu, or correct"],
+        plan_expects=["NEVER FITS"],
+        never=["Wait until work", "simulateClaims"],
+    )
+
+
+@situation
+def selector_of_a_claim_that_cannot_be_read() -> Situation:
+    there = [each for each in _cluster() if each["kind"] != "DeviceClass"]
+    selector = {"cel": {"expression": "device.driver ="}}
+    there.append(_resource("DeviceClass", "gpu", {"selectors": [selector]}))
+    return Situation(
+        there,
+        [_claiming("mine", 2)],
+        ["class gpu: selector #0", "Correct"],
+        plan_expects=["NEVER FITS"],
+        never=["Wait until work", "simulateClaims"],
+    )

@@ -282,7 +282,12 @@ def _together(fit: Fit, elsewhere: Iterable[Fit]) -> Fit:
 
 
 def _impossible(fit: Fit) -> bool:
-    """Whether no node accepts the pod, however empty."""
+    """Whether no node accepts the pod, however empty.
+
+    One whose claims cannot be read is refused by the cluster, not for devices in use.
+    """
+    if fit.everywhere is not None and fit.everywhere.rejection is Rejection.DEVICES:
+        return True
     by = _by_rejection(fit)
     return sum(by[each] for each in STATIC & by.keys()) >= fit.nodes
 
