@@ -297,3 +297,19 @@ def namespace_that_the_queue_does_not_take() -> Situation:
 
 
 __all__ = ["of_gpus", "queue"]
+
+
+@situation
+def label_of_its_flavor_that_no_node_has() -> Situation:
+    labelled = flavor("mi300x", nodeLabels={"pool": "gpu"})
+    there = (*_THERE, labelled, local_queue("q", "team-b"), of_gpus("team-b", 16), node("gpu-0"))
+    return Situation(
+        there,
+        [job("mine", 1, 8, "q", "low")],
+        [
+            "no node has the label pool=gpu",
+            "`kubectl label node gpu-0 pool=gpu`, or have `nodeLabels` of its queue's",
+        ],
+        controllers="quota,scheduling",
+        never=["Drop pool=gpu"],
+    )

@@ -174,8 +174,10 @@ def _step(refusal: NodeRefusal) -> str:
             why = "Find out why the node is not ready"
             return f"{why}: `kubectl describe node {refusal.names[0]}`."
         case Refused.LABEL:
-            label = f"`kubectl label node {refusal.names[0]} {subject}`."
-            return f"Drop {subject} from `nodeSelector`, or: {label}"
+            label = f"`kubectl label node {refusal.names[0]} {subject}`"
+            if refusal.imposed:
+                return f"{label}, or have `nodeLabels` of its queue's ResourceFlavor corrected."
+            return f"Drop {subject} from `nodeSelector`, or: {label}."
         case Refused.AFFINITY:
             return f"Change the required node affinity ({subject}), or label nodes so."
         case Refused.NODE_NAME:
@@ -192,16 +194,23 @@ def _step(refusal: NodeRefusal) -> str:
             return f"Label nodes with {subject}, or use another `topologyKey` in `podAffinity`."
         case Refused.NO_PARTNER:
             return f"Start a pod that has {subject}, or drop that term from `podAffinity`."
-        case _ if _lacks_claim(refusal.reason):
-            return "Create that claim, or correct its name in `resourceClaims` of the pod's spec."
+        case _ if refusal.reason is not None and refusal.reason.rejection is Rejection.DEVICES:
+            return _device_step(refusal.reason.subject)
         case _:
             return ""
 
 
-def _lacks_claim(reason: Reason | None) -> bool:
-    """Return whether a ResourceClaim is missing, which the reason's own text states."""
-    missing = reason is not None and reason.rejection is Rejection.DEVICES
-    return missing and reason is not None and reason.subject.endswith("not found")
+def _device_step(text: str) -> str:
+    """Return what to do about a claim of devices, by what the scheduler states of it."""
+    if text.endswith("not found"):
+        return "Create that claim, or correct its name in `resourceClaims` of the pod's spec."
+    _, _, missing = text.partition("device class ")
+    if missing.endswith(" does not exist"):
+        name = missing.removesuffix(" does not exist")
+        return f"Create DeviceClass {name}, or correct `deviceClassName` in the claim's requests."
+    if "selector #" in text or text.endswith("is not supported"):
+        return "Correct the DeviceClass or the claim."
+    return ""
 
 
 def _claim(refusal: NodeRefusal) -> str:

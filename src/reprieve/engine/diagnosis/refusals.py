@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from reprieve.engine.placement.reasons import Reason
 
-__all__ = ["BY_PODS", "GLOBAL", "NodeRefusal", "Refused"]
+__all__ = ["BY_PODS", "GLOBAL", "NodeRefusal", "Refused", "marked_imposed"]
 
 
 class Refused(StrEnum):
@@ -55,6 +56,7 @@ class NodeRefusal:
         largest: the name of that node.
         room: how many of these nodes have capacity for the pod as they are.
         reason: the scheduler's own reason, where nothing better is known.
+        imposed: whether another controller than its user's set what refuses it.
     """
 
     kind: Refused
@@ -68,8 +70,21 @@ class NodeRefusal:
     largest: str = ""
     room: int = 0
     reason: Reason | None = None
+    imposed: bool = False
 
     @property
     def everywhere(self) -> bool:
         """Whether all nodes refuse the pod by it."""
         return self.nodes == self.total
+
+
+def marked_imposed(
+    refusals: tuple[NodeRefusal, ...], imposed: Container[str]
+) -> tuple[NodeRefusal, ...]:
+    """Return the refusals, with those marked that are by a label of these keys."""
+    return tuple(
+        replace(each, imposed=True)
+        if each.kind is Refused.LABEL and each.subject.partition("=")[0] in imposed
+        else each
+        for each in refusals
+    )

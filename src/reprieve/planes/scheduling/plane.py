@@ -16,6 +16,7 @@ from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.diagnosis.model import Diagnosis, Fix
+from reprieve.engine.diagnosis.refusals import marked_imposed
 from reprieve.engine.diagnosis.scheduling_figures import with_figures
 from reprieve.engine.diagnosis.scheduling_fixes import Question, fixes_for
 from reprieve.engine.disruptions.ledger import Displacement
@@ -237,6 +238,7 @@ class SchedulingPlane:
         policy, unit, now = question.policy, question.unit, question.now
         known = self.waiting.with_deadline(found)
         reported = with_figures(question.snapshot, policy, unit, known, now=now)
+        reported = replace(reported, nodes=marked_imposed(reported.nodes, imposed))
         if not fixes:
             return reported
         report(reported)
