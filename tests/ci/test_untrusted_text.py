@@ -139,6 +139,7 @@ REVIEWED: Final = {
     "jobs/table.py": "the package's own table",
     "kube/decoding.py": "answers of the API server; what is nested too deeply is skipped",
     "kube/errors.py": "answers of the API server",
+    "operator/dated_wire.py": "dates of the API server's answers; what is no date is none",
     "kube/objects.py": "resource versions of the API server",
     "kube/transport.py": "answers of the API server",
     "settings/fields.py": "configuration files of the administrator",

@@ -193,7 +193,7 @@ def rbac_rule(group: str, resource: str, verb: str) -> str:
 
 
 # Before the words of a refusal the API server names the object, or its resource alone.
-_NAMED: Final = r"(?:[^\s:]++ (?:\"[^\"]*+\" )?is forbidden: )?"
+_NAMED: Final = r'(?:[^\s:]++ (?:"[^"]*+" )?+is forbidden: )?+'
 
 # The words of every authorizer's refusal, from apiserver's responsewriters. The same words within
 # another's message are of whoever wrote that.
