@@ -221,16 +221,7 @@ def _dearer(
     if not len(slots):
         return ()
     group = _group(snapshot, policy, attempt)
-    # Who is on the way out, or may not be a victim, makes no capacity.
-    evictable = snapshot.pod_node >= 0
-    for until in (
-        protected_until(snapshot, policy, now, []),
-        held_until(snapshot, policy, holds, []) if holds else None,
-    ):
-        if until is not None:
-            evictable &= until == 0
-    if overdue:
-        evictable &= np.array([uid not in overdue for uid in snapshot.pod_uids], np.bool_)
+    evictable = _evictable(snapshot, policy, now, holds, overdue)
     priority = effective_priority(snapshot, policy)
     if allowed is not None:
         # Older gangs compare the pods' own priorities, whatever groups of the API they are in.
@@ -265,6 +256,26 @@ def _dearer(
     if too_high:
         faults.append(PlanFault(Fault.TOO_HIGH, str(members[0].row.uid), f"{len(members)}"))
     return tuple(faults)
+
+
+def _evictable(
+    snapshot: Snapshot,
+    policy: Policy,
+    now: int,
+    holds: Mapping[Uid, Hold],
+    overdue: Collection[Uid],
+) -> Mask:
+    """Return whose end makes capacity, (slots,): who neither ends already nor must stay."""
+    evictable: Mask = snapshot.pod_node >= 0
+    for until in (
+        protected_until(snapshot, policy, now, []),
+        held_until(snapshot, policy, holds, []) if holds else None,
+    ):
+        if until is not None:
+            evictable &= until == 0
+    if overdue:
+        evictable &= np.array([uid not in overdue for uid in snapshot.pod_uids], np.bool_)
+    return evictable
 
 
 def _allowed(snapshot: Snapshot, attempt: Attempt, jobs: JobPolicy | None) -> Mask | None:
