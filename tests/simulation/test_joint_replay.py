@@ -405,3 +405,29 @@ def test_a_study_of_both_planes_is_read_by_the_operators_own_readers(tmp_path: P
     wrong = said.replace("scheduling: {harmOrder", "scheduling: {harm")
     with pytest.raises(UsageError, match=r":7: policies.classical: scheduling: unknown key 'harm'"):
         read_study(study_in(tmp_path, STUDY.replace("classical: {}", f"classical: {wrong}")))
+
+
+@pytest.mark.parametrize(
+    ("said", "chosen"),
+    [
+        ("{planes: [quota, scheduling]}", (False, True)),
+        (
+            "{planes: [quota, scheduling], quota: {profile: best}, "
+            "scheduling: {profile: compatible}}",
+            (True, False),
+        ),
+    ],
+)
+def test_a_study_names_the_profile_of_each_plane(
+    said: str, chosen: tuple[bool, bool], tmp_path: Path
+) -> None:
+    study = read_study(study_in(tmp_path, STUDY.replace("classical: {}", f"classical: {said}")))
+    policy = study.policies[1]
+    assert (policy.settings.best, policy.placing.best) == chosen
+
+
+def test_a_study_names_the_profile_of_the_idle_plane(tmp_path: Path) -> None:
+    for said, best in (("{}", False), ("{profile: best}", True)):
+        given = f"classical: {{planes: [idle], gpuPreemption: {said}}}"
+        study = read_study(study_in(tmp_path, STUDY.replace("classical: {}", given)))
+        assert study.policies[1].idle.policy.best is best
