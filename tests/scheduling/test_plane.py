@@ -153,7 +153,7 @@ async def test_a_dry_run_binds_and_evicts_nobody(tmp_path: Path) -> None:
         assert len(intent["spec"]["victims"]) == 4
 
         async def said() -> bool:
-            return any("would be evicted for team/high" in line for line in cluster.lines)
+            return any("for PodGroup team/high, proof" in line for line in cluster.lines)
 
         await cluster.until("it says so", said)
         assert not await cluster.victims()

@@ -151,8 +151,8 @@ async def test_the_log_says_why_a_victim_stays_though_another_one_was_gone_alrea
         cluster.api.before = refused
         cluster.create(pod("high", 4, priority="high"))
         cluster.start()
-        await cluster.until(lambda: "preemption for high" in caplog.text)
-        (line,) = [r for r in caplog.messages if r.startswith("preemption for high")][:1]
+        await cluster.until(lambda: "preemption for team/high" in caplog.text)
+        (line,) = [r for r in caplog.messages if r.startswith("preemption for team/high")][:1]
         assert "nobody may delete it" in line
 
 

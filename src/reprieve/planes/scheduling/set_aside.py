@@ -81,7 +81,8 @@ class SetAside:
     def hold(self, unit: Unit, stopped: TookTooLong) -> None:
         """Set a unit aside, and notify it."""
         pause, _ = self._hold(unit, _LONGEST_PAUSE if stopped.left else 1)
-        log.error("%s; it is retried after %d s, or when it changes", stopped, pause)
+        shown = TookTooLong(self._state.called(unit), stopped.seconds, left=stopped.left)
+        log.error("%s; it is retried after %d s, or when it changes", shown, pause)
         outcome = "left" if stopped.left else "stopped"
         self._context.metrics.decisions_stopped.labels(Plane.SCHEDULING.value, outcome).inc()
         message = wording.took_too_long(stopped.seconds, pause)
@@ -95,7 +96,7 @@ class SetAside:
         self._faults.hold(unit.name, until)
         self._see(unit)
         pause = (until - self._context.clock.monotonic()) // SECOND + 1
-        log.error("%s; it is retried when it changes, too", Ended(unit.name, pause))
+        log.error("%s; it is retried when it changes, too", Ended(self._state.called(unit), pause))
         message = wording.ended_the_process(pause)
         self._announce(unit, message, wording.decision_stopped(message))
 
@@ -105,7 +106,7 @@ class SetAside:
         The instant is in monotonic nanoseconds.
         """
         pause, until = self._hold(unit, 1)
-        log.error("the plan for %s cannot be recorded: %s", unit.name, failure)
+        log.error("the plan for %s cannot be recorded: %s", self._state.called(unit), failure)
         self._context.metrics.unrecorded.labels(Plane.SCHEDULING.value).inc()
         message = not_recorded(str(failure), pause)
         self._announce(unit, message, wording.preemption_not_recorded(message))

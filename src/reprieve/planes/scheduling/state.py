@@ -27,6 +27,7 @@ from reprieve.engine.cluster.rows import (
 )
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.notice.granting import MOST
+from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.queueing.events import Event, Happening
 from reprieve.engine.scheduling.queueing.pre_enqueue import tree_of
 from reprieve.engine.scheduling.queueing.queue import Queue
@@ -46,6 +47,7 @@ from reprieve.planes.scheduling.objects import ObjectRow, Objects
 from reprieve.planes.scheduling.reserved import Reserved, unused
 from reprieve.planes.scheduling.written import Written
 from reprieve.units.ids import Uid
+from reprieve.wording.plans import unit_text
 
 __all__ = ["ClusterState"]
 
@@ -117,6 +119,10 @@ class ClusterState:
     def pod(self, uid: Uid) -> PodRow | None:
         """Return a pod as it was seen last."""
         return self._pods.get(uid)
+
+    def called(self, unit: Unit) -> str:
+        """Return how log lines name a unit: by its group, or else by its pods."""
+        return unit_text(unit, self._pods)
 
     def members(self, key: str) -> Iterator[PodRow]:
         """Yield the pods of a group, or of a tree, that have not finished."""

@@ -40,6 +40,7 @@ from reprieve.records.displacements import stored
 from reprieve.records.harm import stored_harm
 from reprieve.units.references import Reference
 from reprieve.wording.kaiwo import preemption_not_recorded
+from reprieve.wording.plans import plan_text
 
 __all__ = ["CarryOut"]
 
@@ -154,7 +155,7 @@ class CarryOut:
             return
         given = await decided_on(len(new))
         for plan in new:
-            log.info("dry run, plan %s: %s", plan.id, _summary(plan))
+            log.info("dry run, plan %s: %s", plan.id, plan_text(plan))
             await self._book.record_dry_run(
                 plan,
                 actions=self._actions(plan),
@@ -164,7 +165,7 @@ class CarryOut:
 
     async def _begin(self, plan: Plan, decided_on: dict[str, Any]) -> Carried[None] | None:
         context = self._context
-        log.info("plan %s: %s", plan.id, _summary(plan))
+        log.info("plan %s: %s", plan.id, plan_text(plan))
         if self._displacements.refuses(plan):
             # At once: what others still allow may be enough.
             self._again(context.clock.wall())
@@ -265,9 +266,3 @@ class CarryOut:
 
     def _actions(self, plan: Plan) -> list[Action]:
         return [self._action_of(victim.root) for victim in plan.victims]
-
-
-def _summary(plan: Plan) -> str:
-    victims = ", ".join(f"{v.subject.namespace}/{v.subject.name}" for v in plan.victims)
-    whom = f"{plan.preemptor.namespace}/{plan.preemptor.name}" if plan.preemptor else "nobody"
-    return f"{victims} for {whom} (proof {plan.proof.level})"

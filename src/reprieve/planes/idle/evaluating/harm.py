@@ -20,6 +20,7 @@ from reprieve.engine.idle.model import Workload
 from reprieve.engine.plan import Plan, Plane
 from reprieve.planes.idle.context import log
 from reprieve.planes.idle.evaluating.lineages import RootLineages
+from reprieve.units.counts import counted
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 
@@ -114,10 +115,10 @@ class IdleHarm:
         if refusal is None:
             return False
         log.info(
-            "plan %s: harm budget %s does not allow all %d victims before %s",
+            "plan %s: harm budget %s does not allow its %s before %s",
             plan.id,
             refusal.account[0],
-            len(plan.victims),
+            counted(len(plan.victims), "victim"),
             format_instant(refusal.until),
         )
         return True

@@ -189,7 +189,7 @@ class Decisions:
     def _after_fault(self, units: list[Unit]) -> None:
         """Give up a unit that was alone in the fault; of several try each alone."""
         if len(units) == 1:
-            log.error("deciding about %s failed", units[0].name)
+            log.error("deciding about %s failed", self._state.called(units[0]))
             self._state.queue.give_up(units[0], self._context.clock.monotonic())
             return
         log.error("the decision about %d units failed, each is retried alone", len(units))
@@ -254,7 +254,8 @@ class Decisions:
                 held = self._commit(each, snapshot, doubtful, deferred)
             except Exception:
                 # A fault of ours in one unit is an error of that unit, and of no other work's.
-                log.exception("the decision about %s was not carried out", each.unit.name)
+                called = self._state.called(each.unit)
+                log.exception("the decision about %s was not carried out", called)
                 self._state.queue.give_up(each.unit, self._context.clock.monotonic())
                 held = False
             # Those after it were decided with it in place.
@@ -333,7 +334,8 @@ class Decisions:
         now = self._context.clock.monotonic()
         if attempt is None:
             self._waiting.failed(unit)
-            log.error("deciding about %s failed", unit.name, exc_info=decided.failure)
+            called = self._state.called(unit)
+            log.error("deciding about %s failed", called, exc_info=decided.failure)
             self._state.queue.done(unit, Outcome.ERROR, now)
             return True
         acts = attempt.plan is not None or any(member.bind for member in attempt.members)
@@ -355,7 +357,7 @@ class Decisions:
         rows = {uid: row for uid in unit.pods if (row := self._state.pod(uid)) is not None}
         if attempt.gang is not None:
             self._gang_carry_out.commit(attempt, attempt.gang, rows, snapshot, decided.took)
-            self._carry_out.all(reminders(attempt), snapshot)
+            self._carry_out.all(reminders(attempt, self._state.called(unit)), snapshot)
             return True
         effects = effects_of(attempt, self._facts(decided, rows, snapshot))
         self._carry_out.all(effects, snapshot)

@@ -32,11 +32,13 @@ from reprieve.engine.scheduling.queueing.rejecting import rejecting_plugins
 from reprieve.planes.scheduling.cycle.group_conditions import group_conditions
 from reprieve.planes.scheduling.cycle.preemptor import Preemptor
 from reprieve.telemetry.log import DETAIL
+from reprieve.units.counts import counted
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
 from reprieve.wording.disruptions import held_text
 from reprieve.wording.events import EventText
 from reprieve.wording.kube_scheduler import ConditionText
+from reprieve.wording.plans import unit_text
 
 __all__ = [
     "Announce",
@@ -216,28 +218,31 @@ def effects_of(attempt: Attempt, facts: Facts) -> tuple[Effect, ...]:
         effects += _placed(attempt, facts)
     else:
         effects += _refused(attempt, facts)
-        effects += reminders(attempt)
+        effects += reminders(attempt, unit_text(attempt.unit, facts.rows))
     return tuple(effects)
 
 
-def reminders(attempt: Attempt) -> Iterator[Effect]:
-    """Yield the next try, when the first protection ends that kept others from being preempted."""
+def reminders(attempt: Attempt, called: str) -> Iterator[Effect]:
+    """Yield the next try, when the first protection ends that kept others from being preempted.
+
+    `called`: how log lines name the unit.
+    """
     spared, held, ends = attempt.spared, attempt.held, []
     if spared is not None:
         ends.append(Nanos(spared.until * SECOND))
         yield Log(
             DETAIL,
-            f"{attempt.unit.name}: {spared.pods} pod(s) of lower priority within their minimum"
-            f" runtime, the first until {format_instant(ends[0])}",
+            f"{called}: {counted(spared.pods, 'pod')} of lower priority within the minimum runtime,"
+            f" the first until {format_instant(ends[0])}",
         )
     if held is not None:
         ends.append(held.until)
         text = held_text(held.pods, held.rule, held.until, held.budget)
-        yield Log(logging.INFO, f"{attempt.unit.name}: {text}")
+        yield Log(logging.INFO, f"{called}: {text}")
     if attempt.delayed is not None:
         ends.append(attempt.delayed)
         text = f"nothing is evicted for it before {format_instant(attempt.delayed)}"
-        yield Log(DETAIL, f"{attempt.unit.name}: {text}")
+        yield Log(DETAIL, f"{called}: {text}")
     if ends:
         yield Remind(attempt.unit, min(ends))
 

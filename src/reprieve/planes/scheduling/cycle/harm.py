@@ -22,6 +22,7 @@ from reprieve.intake.lineage import pod_lineage
 from reprieve.planes.scheduling.context import log
 from reprieve.planes.scheduling.cycle.placed_kinds import PlacedKinds
 from reprieve.planes.scheduling.state import ClusterState
+from reprieve.units.counts import counted
 from reprieve.units.ids import Uid
 
 __all__ = ["SchedulingHarm"]
@@ -106,10 +107,10 @@ class SchedulingHarm:
         if refusal is None:
             return False
         log.info(
-            "%s: harm budget %s does not allow all %d victims of a plan before %s",
-            unit.name,
+            "%s: harm budget %s does not allow the %s of a plan before %s",
+            self._state.called(unit),
             refusal.account[0],
-            len(plan.victims),
+            counted(len(plan.victims), "victim"),
             format_instant(refusal.until),
         )
         return True

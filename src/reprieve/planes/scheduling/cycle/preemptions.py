@@ -45,6 +45,7 @@ from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.records.displacements import stored
 from reprieve.records.harm import stored_harm
 from reprieve.units.ids import Uid
+from reprieve.wording.plans import plan_text
 
 __all__ = ["Preemptions"]
 
@@ -151,8 +152,7 @@ class Preemptions:
     ) -> None:
         """Write down what a dry run would have done, once for each plan."""
         if not self.book.noted(plan):
-            victims = ", ".join(f"{v.root.namespace}/{v.root.name}" for v in plan.victims)
-            log.info("dry run: %s would be evicted for %s", victims, preemptor.key)
+            log.info("dry run, plan %s: %s", plan.id, plan_text(plan))
             self._spawn(self._record_dry_run(plan, record, self._beside(plan, preemptor)))
 
     def deadline(self, preemptor: str) -> int | None:
@@ -237,7 +237,7 @@ class Preemptions:
             if failed:
                 stay = (state for state in states if not state.state.over)
                 detail = next((state.message for state in stay if state.message), "a victim stays")
-                log.warning("preemption for %s: %s", preemptor.key, detail)
+                log.warning("preemption for %s: %s", preemptor.called, detail)
                 if not (each.pending or each.stalled or each.abandoned):
                     await self._executor.give_up(each, "a victim could not be deleted")
                 self._executor.watch(each)
@@ -247,10 +247,10 @@ class Preemptions:
                 self._failures.pop(preemptor.key, None)
                 self._executor.watch(each)
                 await self._seen(each)
-                log.info("plan %s: %d victims for %s", plan.id, len(plan.victims), preemptor.key)
+                log.info("plan %s: %s", plan.id, plan_text(plan))
         except IntentExists as chosen:
             self._displacements.reported.withdraw(issued)
-            log.warning("preemption for %s: %s", preemptor.key, chosen)
+            log.warning("preemption for %s: %s", preemptor.called, chosen)
             await clock.sleep(_AGAIN)
         except ApiError as failure:
             self._displacements.reported.withdraw(issued)
@@ -258,7 +258,7 @@ class Preemptions:
         except Deposed:
             raise
         except Exception:
-            log.exception("preemption for %s failed", preemptor.key)
+            log.exception("preemption for %s failed", preemptor.called)
             await self._wait_after_failure(preemptor)
         finally:
             result = "error" if failed else "success"

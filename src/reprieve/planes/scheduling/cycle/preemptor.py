@@ -26,3 +26,8 @@ class Preemptor:
     about: PodRow | GroupRow
     message: str = ""  # of its victims' condition, where that is not kube-scheduler's own
     preempted: Callable[[str], EventText] | None = None  # a victim's event, by its node
+
+    @property
+    def called(self) -> str:
+        """Return how log lines name it."""
+        return f"{self.about.namespace}/{self.about.name}"
