@@ -80,6 +80,12 @@ def real_cluster(
         yield running
 
 
+@pytest.fixture
+def release(site: Site) -> tuple[int, int]:
+    """Return the minor release whose rules the site has; the embedded cluster has those of 1.37."""
+    return (1, 37) if site.name == "embedded" else find_binaries().release
+
+
 @pytest.fixture(params=["embedded", "real"])
 async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Site]:
     if request.param == "embedded":

@@ -216,7 +216,9 @@ async def test_a_set_that_shrinks_loses_whom_a_step_takes(site: Site) -> None:
     assert {each["metadata"]["name"] for each in left} == names - gone
 
 
-async def test_a_job_is_suspended_and_resumed_as_a_step_says(site: Site) -> None:
+async def test_a_job_is_suspended_and_resumed_as_a_step_says(
+    site: Site, release: tuple[int, int]
+) -> None:
     stored = await site.create(owner(JOBS, "held", suspend=True))
     for suspended, pods in ((True, 0), (False, 1), (True, 0)):
         patch = {"spec": {"suspend": suspended}}
@@ -235,6 +237,8 @@ async def test_a_job_is_suspended_and_resumed_as_a_step_says(site: Site) -> None
             assert again is not None
             same = {n: found[n] for n in ("status", "reason", "message")}
             assert same == {n: again[n] for n in same}
+            if suspended and release < (1, 36):
+                return now  # it leaves the time of the start in place
             return now if ("startTime" in now["status"]) != suspended else None
 
         await site.until(said, f"held is {'' if suspended else 'not '}suspended")

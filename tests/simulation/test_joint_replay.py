@@ -407,16 +407,14 @@ def test_a_study_of_both_planes_is_read_by_the_operators_own_readers(tmp_path: P
         read_study(study_in(tmp_path, STUDY.replace("classical: {}", f"classical: {wrong}")))
 
 
+OTHER_PROFILES = (
+    "{planes: [quota, scheduling], quota: {profile: best}, scheduling: {profile: compatible}}"
+)
+
+
 @pytest.mark.parametrize(
     ("said", "chosen"),
-    [
-        ("{planes: [quota, scheduling]}", (False, True)),
-        (
-            "{planes: [quota, scheduling], quota: {profile: best}, "
-            "scheduling: {profile: compatible}}",
-            (True, False),
-        ),
-    ],
+    [("{planes: [quota, scheduling]}", (False, True)), (OTHER_PROFILES, (True, False))],
 )
 def test_a_study_names_the_profile_of_each_plane(
     said: str, chosen: tuple[bool, bool], tmp_path: Path
