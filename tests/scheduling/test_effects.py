@@ -144,7 +144,7 @@ def test_the_next_try_is_at_the_first_end_of_what_protects_others() -> None:
     assert [type(each) for each in reminded] == [Log, Remind]
     log, remind = reminded
     assert isinstance(log, Log) and isinstance(remind, Remind)
-    assert log.level < logging.DEBUG and "3 pod(s)" in log.text
+    assert log.level < logging.DEBUG and "3 pods" in log.text
     assert (remind.unit, remind.at) == (UNIT, 1_000 * SECOND)
 
 

@@ -183,5 +183,5 @@ async def test_a_job_of_an_older_gang_waits_for_it_too(caplog: pytest.LogCapture
         await cluster.until(cluster.victims, most=11 * MINUTE)
         assert 10 * 60 <= seconds_since(cluster, start) < 10 * 60 + 2
     (told, *_) = [each for each in caplog.messages if "minimum runtime" in each]
-    text = "1 pod(s) of lower priority within their minimum runtime, the first until "
+    text = "1 pod of lower priority within the minimum runtime, the first until "
     assert told.endswith(f": {text}{format_instant(Nanos(born + 10 * MINUTE))}")

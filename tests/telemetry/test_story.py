@@ -82,6 +82,7 @@ def test_everybody_is_told_of() -> None:
             "Proof Sum: the compatible option, which knows no nodes: what is freed and in flight "
             "reaches the need"
         ),
+        "Chosen by profile compatible",
         "",
         "Victims, in the order in which they were chosen:",
         "  ml-team/second (Job/second): OldestIdle, 6 amd.com/gpu, idle for 50m0s",
@@ -127,9 +128,9 @@ def test_a_record_without_its_input_tells_what_it_holds() -> None:
     replay = replayed(CROWD, Policy(irreducible=True))
     told = story(record(replay, 1, PreemptionStatus(IntentPhase.EVICTING)), None)
     assert told[0] == "Preemptor: ml-team/needy"
-    assert told[7] == "  ml-team/second (Job/second): OldestIdle, 6 amd.com/gpu"
-    assert told[9:13] == ["    ScaleToZero: not done yet", "", "Reprieved: 1 NotNeeded", ""]
-    assert told[13] == "Status: Evicting"
+    assert told[8] == "  ml-team/second (Job/second): OldestIdle, 6 amd.com/gpu"
+    assert told[10:14] == ["    ScaleToZero: not done yet", "", "Reprieved: 1 NotNeeded", ""]
+    assert told[14] == "Status: Evicting"
 
 
 def test_nobody_waits_for_those_that_go_anyway() -> None:
@@ -150,8 +151,9 @@ def test_the_places_of_a_node_fit_are_told_by_the_names_of_pods() -> None:
     )
     replay = replayed(rows, Policy(fit=Fit.NODE))
     told = story(record(replay, 0, PreemptionStatus(IntentPhase.PLANNED)), replay)
-    assert told[4:7] == [
+    assert told[4:8] == [
         "Proof Placement: every pending pod has a node",
+        "Chosen by profile compatible",
         "  pod ml-team/needy-0 fits on node a",
         "",
     ]
