@@ -448,6 +448,12 @@ def gang_that_runs_in_part() -> Story:
 
 
 @story
+def member_with_a_node_of_a_gang_that_runs_in_part() -> Story:
+    pods = members(3, nodes=["gpu-0", "gpu-1"], conditions=[unscheduled(_FULL)])
+    return Story("pod/train-0", [group(minimum=2), *pods])
+
+
+@story
 def gang_that_went_as_a_whole() -> Story:
     mine, other = members(4), group("urgent")
     taken = record("scheduling", other, mine, rule="lower priority, whole group", unit="team/train")

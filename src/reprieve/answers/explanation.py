@@ -111,6 +111,9 @@ def _who_waits(found: Findings) -> str:
     again = " again" if found.displaced else ""
     live = len(standing.waiting) + len(standing.nodes)
     if unit.group_name and unit.asked["kind"] == "Pod":
+        if standing.nodes and standing.waiting:
+            waiting = f"{len(standing.waiting)} of {counted(live, 'pod')}"
+            return f"{waiting} of group {unit.group_name} of {who} wait{again}"
         members = counted(len(unit.pods), "pod")
         return f"{who} waits{again} with its group {unit.group_name} of {members}"
     if standing.nodes and standing.waiting:
