@@ -36,7 +36,7 @@ def sized(name: str, cpu: int, **facts: Any) -> Object:
 @pytest.mark.parametrize(
     ("profile", "stays", "proof"),
     [
-        (VictimChoice.COMPATIBLE, {"wide"}, {}),
+        (VictimChoice.COMPATIBLE, {"wide"}, {"profile": "compatible"}),
         (VictimChoice.BEST, {"small-1", "small-2"}, {"profile": "best", "gap": 0}),
     ],
 )

@@ -30,7 +30,7 @@ def hold(cluster: Memory, caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_plan_is_logged_with_its_victims_and_for_whom(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger=PLANE):
         async with memory() as cluster:
             cluster.nodes([4])
             for name in ("low-0", "low-1"):
@@ -63,7 +63,7 @@ async def test_what_is_refused_is_logged_for_a_pod_by_its_name(
             return refusal(403, "Forbidden", "a policy forbids it")
         return None
 
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger=PLANE):
         async with memory() as cluster:
             cluster.nodes([4])
             cluster.running(pod("low", 4, priority="low"), "node-0")
@@ -78,7 +78,7 @@ async def test_what_is_refused_is_logged_for_a_pod_by_its_name(
 async def test_who_waits_for_protected_work_is_logged_by_its_name(
     grouped: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(DETAIL):
+    with caplog.at_level(DETAIL, logger=PLANE):
         async with memory() as cluster:
             cluster.nodes([4])
             cluster.running(saying(pod("low", 4, priority="low"), "10m"), "node-0")
@@ -94,7 +94,7 @@ async def test_who_waits_for_protected_work_is_logged_by_its_name(
 
 
 async def test_a_dry_run_logs_the_same_plan(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger=PLANE):
         async with memory() as cluster:
             cluster.nodes([4])
             cluster.running(pod("low", 4, priority="low"), "node-0")

@@ -128,6 +128,7 @@ def test_victims_that_are_not_the_least_are_refused(
     assert wrong >= 6 and caught >= wrong * 0.7, (wrong, caught)
 
 
+@pytest.mark.thorough
 def test_victims_are_refused_if_a_gang_counts_as_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     gangs_as_one(monkeypatch)
     found = [refused(kind, range(2_000, 2_060)) for kind in ("mixed", "equal")]
