@@ -61,6 +61,12 @@ class APodIsMarkedWhenItIsEnded(Life):
             return leaving(low) and low["metadata"]["finalizers"] == ["example.org/kept"]
 
         await self.until("the pod is marked", marked)
+
+        async def released() -> bool:
+            return "Requeued" in await self.conditions(stem)
+
+        # It holds its quota until it has ended, or its grace period is over.
+        await self.until("its quota is free", released)
         said = await self.conditions(stem)
         low = (await self.pods())["low"]
         (mark,) = (

@@ -214,13 +214,14 @@ def test_the_story_names_the_setting_that_spared_each_of_the_others() -> None:
     record = Preemption(metadata=Metadata(name="one", namespace="ns"), spec=spec)
     replay = again(recorded)
 
-    assert quota_story(record, replay)[:13] == [
+    assert quota_story(record, replay)[:14] == [
         "Preemptor: Workload ns/urgent of ClusterQueue a, priority 5",
         f"  {TOLD}",
         "",
         "RESOURCE        NEED  AVAILABLE  FREED",
         "nvidia.com/gpu  4     2          2",
         "Proof Quota: the need fits the quota",
+        "Chosen by profile compatible",
         "",
         "Victims, in the order in which they were chosen:",
         "  ns/old (b, priority 0, 2 nvidia.com/gpu) is preempted: InCohortReclamation",
@@ -234,8 +235,9 @@ def test_the_story_names_the_setting_that_spared_each_of_the_others() -> None:
         "ns/low (b, priority 1, 2 nvidia.com/gpu) stays: the preemptor fits with it in place"
     )
     assert workloads_named(replay, "ns", "nobody") == []
-    assert quota_story(record, None)[4:9] == [
+    assert quota_story(record, None)[4:10] == [
         "Proof Quota: the need fits the quota",
+        "Chosen by profile compatible",
         "",
         "Victims, in the order in which they were chosen:",
         "  ns/old (2 nvidia.com/gpu): InCohortReclamation",
