@@ -198,8 +198,15 @@ def test_small_replays_stand_before_a_naive_judge(planes: tuple[str, ...]) -> No
     assert told["refused"] > 100
 
 
+#: In round 12 of seed 18 a job waits beside idle work that would be enough for it: others would use
+#: what has been idle for longer, and the next set is not tried (docs/limits/planes-together.md).
+_NEXT_SET = pytest.mark.xfail(strict=True, reason="the next set of idle work is not tried")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12, 40))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=_NEXT_SET) if n == 18 else n for n in range(12, 40)]
+)
 def test_more_small_replays_stand_before_the_naive_judge(seed: int) -> None:
     told = sum((_judged_round(seed, number) for number in range(25)), Counter[str]())
     assert told["refused"] > 100
