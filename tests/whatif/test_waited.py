@@ -49,12 +49,17 @@ def test_what_has_to_wait_before_it_starts_does_start(tmp_path: Path, section: s
     assert answer.verdict is Verdict.STARTS_WITH_VICTIMS
     assert [each.name for each in answer.victims] == ["old"]
     (victim,) = answer.victims
+    text = " ".join(" ".join(plan_text(answer, ["scheduling"])).split())
+    if "preemptionDelay" in section:
+        assert MINUTE <= victim.delay <= MINUTE + 2 * SECOND
+        assert "1m0s after submission (preemption delay)" in text
+    else:
+        assert victim.delay == 0 and "preemption delay" not in text
     if "max" in section:
         assert victim.reported is not None
         assert victim.evicted_by is not None
         # With its extension; instants of records are whole seconds.
         assert 0 <= victim.evicted_by - victim.reported - 12 * MINUTE <= 2 * SECOND
-        text = " ".join(" ".join(plan_text(answer, ["scheduling"])).split())
         told, by = format_instant(victim.reported), format_instant(victim.evicted_by)
         assert f"would be notified at {told}, is evicted at {by} at the latest" in text
     else:

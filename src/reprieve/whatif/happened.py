@@ -41,6 +41,7 @@ class Run:
         scheduler_names: whose pods are placed.
         frameworks: of the kinds that are queued; None where the quota plane did not decide.
         joint: where the planes registered, and queried each other.
+        delay: the longest time that a preemptor may have to wait, in nanoseconds.
     """
 
     overlay: Overlay
@@ -55,3 +56,4 @@ class Run:
     scheduler_names: frozenset[str] = frozenset()
     frameworks: frozenset[str] | None = None
     joint: Joint | None = None
+    delay: int = 0

@@ -148,6 +148,7 @@ class Stage:
             scheduler_names=self.deciders.scheduler_names,
             frameworks=frameworks,
             joint=self.joint,
+            delay=self.rest.delay,
         )
 
     async def end(self) -> None:

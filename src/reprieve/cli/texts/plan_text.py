@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from kubeworld.units.durations import SECOND
+from kubeworld.units.durations import SECOND, format_duration
 from kubeworld.units.instants import Nanos, format_instant
 from reprieve.answers.layout import MOST_LINES, Style, safe, shortened, wrapped
 from reprieve.answers.quantities import (
@@ -246,7 +246,7 @@ def _victims(
 
 
 def _why(victim: Displaced, now: Nanos) -> str:
-    """Return for whom, if not for what is submitted, the rule in words, its save and its notice."""
+    """Return for whom, if not for what is submitted, the rule, its save, delay and notice."""
     why = rule_text(victim.plane, victim.rule)
     saved = "" if victim.saved is None else f"saved {duration(now - victim.saved)} ago"
     turn = "in turn, for others than this" if victim.in_turn else ""
@@ -254,7 +254,10 @@ def _why(victim: Displaced, now: Nanos) -> str:
     if victim.reported is not None and victim.evicted_by is not None:
         at, by = format_instant(victim.reported), format_instant(victim.evicted_by)
         reported = f"would be notified at {at}, is evicted at {by} at the latest"
-    return "; ".join(each for each in (turn, why, saved, reported) if each)
+    delayed = ""
+    if victim.delay:
+        delayed = f"{format_duration(victim.delay)} after submission (preemption delay)"
+    return "; ".join(each for each in (turn, why, saved, delayed, reported) if each)
 
 
 def _devices(victims: Sequence[Displaced]) -> str:

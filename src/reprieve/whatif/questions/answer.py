@@ -54,7 +54,8 @@ class Displaced:
     are its devices by resource. `saved`: its last checkpoint since it started, None without one.
     `in_turn`: not for what was submitted, but for who was preempted for that. `reported`: when it
     would be notified before it is evicted, `evicted_by`: when it is evicted then at the latest;
-    None for no notice.
+    None for no notice. `delay`: it is evicted so many nanoseconds
+    after the submission at the earliest, 0 without a preemption delay.
     """
 
     kind: str
@@ -70,6 +71,7 @@ class Displaced:
     in_turn: bool = False
     reported: Nanos | None = None
     evicted_by: Nanos | None = None
+    delay: int = 0
 
 
 @dataclass(frozen=True, slots=True)

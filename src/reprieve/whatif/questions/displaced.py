@@ -149,7 +149,17 @@ class _Reading:
             saved,
             in_turn,
             *_noticed(victim, record),
+            self._delay(record),
         )
+
+    def _delay(self, record: Preemption) -> int:
+        """Return how long after the submission a plan was decided, 0 without a delay."""
+        try:
+            waited = parse_instant(record.spec.decided_at) - self._run.submitted_at
+        except InvalidInstant:
+            return 0
+        # Records are dated in whole seconds.
+        return -(-waited // SECOND) * SECOND if self._run.delay and waited >= SECOND else 0
 
     def _owner(self, root: ObjectRef) -> ObjectRef:
         """Return what people know of a victim: the job of a Workload, else the victim itself."""

@@ -46,7 +46,8 @@ class VictimDocument(_Struct, frozen=True):
     `plane` chose it by `rule`, and `why` states that in words; `amounts`: its devices by resource.
     `saved`: when it was saved last since it started, empty where it was not. `inTurn`: it is
     preempted for another victim, which waits again. `notifiedAt`: when it would be notified before,
-    `evictedBy`: when it is evicted at the latest then; empty without notice.
+    `evictedBy`: when it is evicted at the latest then; empty without notice. `delaySeconds`: so
+    long after the submission a preemption delay keeps it at least, 0 without one.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class VictimDocument(_Struct, frozen=True):
     in_turn: bool
     notified_at: str
     evicted_by: str
+    delay_seconds: int
 
 
 class PlacementDocument(_Struct, frozen=True):
@@ -387,4 +389,5 @@ def _victim(victim: Displaced) -> VictimDocument:
         victim.in_turn,
         "" if victim.reported is None else format_instant(victim.reported),
         "" if victim.evicted_by is None else format_instant(victim.evicted_by),
+        victim.delay // SECOND,
     )
