@@ -52,9 +52,9 @@ def test_what_has_to_wait_before_it_starts_does_start(tmp_path: Path, section: s
     text = " ".join(" ".join(plan_text(answer, ["scheduling"])).split())
     if "preemptionDelay" in section:
         assert MINUTE <= victim.delay <= MINUTE + 2 * SECOND
-        assert "1m0s after submission (preemption delay)" in text
+        assert "chosen 1m0s after submission" in text
     else:
-        assert victim.delay == 0 and "preemption delay" not in text
+        assert victim.delay == 0 and "after submission" not in text
     if "max" in section:
         assert victim.reported is not None
         assert victim.evicted_by is not None
@@ -64,3 +64,24 @@ def test_what_has_to_wait_before_it_starts_does_start(tmp_path: Path, section: s
         assert f"would be notified at {told}, is evicted at {by} at the latest" in text
     else:
         assert (victim.reported, victim.evicted_by) == (None, None)
+
+
+def test_work_that_others_have_a_delay_for_is_chosen_at_once(tmp_path: Path) -> None:
+    """The delay of a class is not one of the work in another class."""
+    flags = run.make_context("run", ["--controllers", "scheduling"]).params
+    config = tmp_path / "config.yaml"
+    config.write_text("scheduling: {preemptionDelay: 0s}\n", encoding="utf-8")
+    flags |= {"scheduler_names": ("default-scheduler",), "config_file": config}
+    deciders = Deciders.of(operator_options(ENVIRONMENT, **flags))
+    annotations = {"reprieve.dev/preemption-delay": "60s"}
+    other = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "other", "annotations": annotations},
+        "value": 5,
+    }
+    cluster = snapshot(deciders, other, node("node-0"), pod("old", spec("low", nodeName="node-0")))
+
+    answer = answer_of(settled(cluster, deciders, [Submitted(PODS, pod("urgent", spec("high")))]))
+
+    assert [(each.name, each.delay) for each in answer.victims] == [("old", 0)]

@@ -256,7 +256,7 @@ def _why(victim: Displaced, now: Nanos) -> str:
         reported = f"would be notified at {at}, is evicted at {by} at the latest"
     delayed = ""
     if victim.delay:
-        delayed = f"{format_duration(victim.delay)} after submission (preemption delay)"
+        delayed = f"chosen {format_duration(victim.delay)} after submission"
     return "; ".join(each for each in (turn, why, saved, delayed, reported) if each)
 
 

@@ -54,8 +54,8 @@ class Displaced:
     are its devices by resource. `saved`: its last checkpoint since it started, None without one.
     `in_turn`: not for what was submitted, but for who was preempted for that. `reported`: when it
     would be notified before it is evicted, `evicted_by`: when it is evicted then at the latest;
-    None for no notice. `delay`: it is evicted so many nanoseconds
-    after the submission at the earliest, 0 without a preemption delay.
+    None for no notice. `delay`: it is chosen so many nanoseconds
+    after the submission, 0 without any preemption delay in the cluster.
     """
 
     kind: str

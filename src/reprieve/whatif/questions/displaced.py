@@ -153,7 +153,7 @@ class _Reading:
         )
 
     def _delay(self, record: Preemption) -> int:
-        """Return how long after the submission a plan was decided, 0 without a delay."""
+        """Return how long after the submission a plan was decided, 0 where no work has a delay."""
         try:
             waited = parse_instant(record.spec.decided_at) - self._run.submitted_at
         except InvalidInstant:

@@ -46,8 +46,8 @@ class VictimDocument(_Struct, frozen=True):
     `plane` chose it by `rule`, and `why` states that in words; `amounts`: its devices by resource.
     `saved`: when it was saved last since it started, empty where it was not. `inTurn`: it is
     preempted for another victim, which waits again. `notifiedAt`: when it would be notified before,
-    `evictedBy`: when it is evicted at the latest then; empty without notice. `delaySeconds`: so
-    long after the submission a preemption delay keeps it at least, 0 without one.
+    `evictedBy`: when it is evicted at the latest then; empty without notice. `delaySeconds`: how
+    long after the submission it is chosen; 0 where no plane, class or queue has a delay.
     """
 
     kind: str
