@@ -42,8 +42,8 @@ async def test_a_plan_is_logged_with_its_victims_and_for_whom(
             hold(cluster, caplog)
     (said,) = [line for line in lines(caplog) if "proof" in line]
     assert re.fullmatch(
-        r"plan \w+: Pod team/low-[01] \(lower priority\), Pod team/low-[01] \(lower priority\)"
-        r" for Pod team/high, proof Placement",
+        r"plan \w+ evicts Pod team/low-[01] \(lower priority\), "
+        r"Pod team/low-[01] \(lower priority\) for Pod team/high, proof Placement",
         said,
     ), said
 
@@ -103,5 +103,5 @@ async def test_a_dry_run_logs_the_same_plan(caplog: pytest.LogCaptureFixture) ->
             await cluster.until(lambda: any("proof" in line for line in lines(caplog)))
             hold(cluster, caplog)
     (said,) = [line for line in lines(caplog) if "proof" in line]
-    assert said.startswith("dry run, plan ")
-    assert said.endswith(": Pod team/low (lower priority) for Pod team/high, proof Placement")
+    assert said.startswith("dry run: plan ")
+    assert said.endswith(" evicts Pod team/low (lower priority) for Pod team/high, proof Placement")

@@ -19,10 +19,10 @@ from reprieve.answers.unit import Unit, name_of
 from reprieve.engine.idle.debts import WITHIN
 from reprieve.engine.plan import Plane
 from reprieve.units.counts import counted
-from reprieve.units.references import Reference
 from reprieve.whatif.questions.asked import described, requests_of_spec
 from reprieve.wording.blockers import place_holders_text
 from reprieve.wording.estimates import estimate_text
+from reprieve.wording.plans import object_text
 
 __all__ = ["MOST_TIMES", "evidence_of"]
 
@@ -117,17 +117,15 @@ def _blockers_text(found: Findings) -> str:
         return places
     blockers = decided.diagnosis.blockers
     if len(blockers) <= _MOST_BLOCKERS:
-        named = (f"{_holder(each.holder)} {amounts(each.amounts)}".rstrip() for each in blockers)
+        named = (
+            f"{object_text(each.holder)} {amounts(each.amounts)}".rstrip() for each in blockers
+        )
         return "; ".join(named)
     kinds = {each.holder.kind for each in blockers}
     what = counted(len(blockers), kinds.pop() if len(kinds) == 1 else "object")
     spaces = listed(filter(None, (each.holder.namespace for each in blockers)))
     held = amounts(summed(each.amounts for each in blockers))
     return f"{what}{f' in {spaces}' if spaces else ''}{f', {held}' if held else ''}"
-
-
-def _holder(ref: Reference) -> str:
-    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
 
 
 def _decided_facts(found: Findings) -> Iterator[tuple[str, str]]:

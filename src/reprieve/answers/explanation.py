@@ -113,7 +113,7 @@ def _who_waits(found: Findings) -> str:
     if unit.group_name and unit.asked["kind"] == "Pod":
         if standing.nodes and standing.waiting:
             waiting = f"{len(standing.waiting)} of {counted(live, 'pod')}"
-            return f"{waiting} of group {unit.group_name} of {who} wait{again}"
+            return f"In group {unit.group_name}, to which {who} belongs, {waiting} wait{again}"
         members = counted(len(unit.pods), "pod")
         return f"{who} waits{again} with its group {unit.group_name} of {members}"
     if standing.nodes and standing.waiting:

@@ -23,13 +23,16 @@ def object_text(ref: Reference) -> str:
 
 
 def plan_text(plan: Plan) -> str:
-    """Return which work a plan evicts, at most eight by name, why, for whom, and its proof."""
+    """Return which work a plan evicts, at most eight by name, why, for whom, and its proof.
+
+    The plan is the subject: `evicts Pod team/a (lower priority) for Pod team/b, proof Placement`.
+    """
     named = [f"{object_text(each.root)} ({each.rule})" for each in plan.victims[:_MOST_NAMED]]
     text = ", ".join(named)
     if more := len(plan.victims) - len(named):
         text += f" and {counted(more, 'more victim')}"
     whom = f"for {object_text(plan.preemptor)}" if plan.preemptor else "for no demand"
-    return f"{text} {whom}, proof {plan.proof.level}"
+    return f"evicts {text} {whom}, proof {plan.proof.level}"
 
 
 def unit_text(unit: Unit, rows: Mapping[Uid, PodRow]) -> str:

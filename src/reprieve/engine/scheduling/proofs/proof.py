@@ -238,22 +238,16 @@ def _dearer(
     faults = []
     nodes = [snapshot.node_index[node] for _, node in attempt.plan.placement]
     placed = list(zip(members, nodes, strict=True))
-    rest = slots, evictable, priority
-    if attempt.plan.proof.gap == 0:
+    rest, least = (slots, evictable, priority), attempt.plan.proof.gap == 0
+    if least:
         victim = beats_bound(simulation, placed, *rest, now, budgets=budgets)
         if victim is not None:
             faults.append(PlanFault(Fault.ABOVE_BOUND, snapshot.pod_keys[victim]))
     if not is_checked(policy, group):
         return tuple(faults)
-    if attempt.plan.proof.gap == 0 and costs_more_than_plain(
-        simulation, placed, *rest, now, budgets=budgets
-    ):
+    if least and costs_more_than_plain(simulation, placed, *rest, now, budgets=budgets):
         faults.append(PlanFault(Fault.DEARER, str(members[0].row.uid), f"{len(slots)}"))
-    if attempt.plan.proof.gap == 0 or promised(simulation, members):
-        too_high = fits_below(simulation, members, *rest)
-    else:
-        too_high = False
-    if too_high:
+    if (least or promised(simulation, members)) and fits_below(simulation, members, *rest):
         faults.append(PlanFault(Fault.TOO_HIGH, str(members[0].row.uid), f"{len(members)}"))
     return tuple(faults)
 

@@ -155,7 +155,7 @@ class CarryOut:
             return
         given = await decided_on(len(new))
         for plan in new:
-            log.info("dry run, plan %s: %s", plan.id, plan_text(plan))
+            log.info("dry run: plan %s %s", plan.id, plan_text(plan))
             await self._book.record_dry_run(
                 plan,
                 actions=self._actions(plan),
@@ -165,7 +165,7 @@ class CarryOut:
 
     async def _begin(self, plan: Plan, decided_on: dict[str, Any]) -> Carried[None] | None:
         context = self._context
-        log.info("plan %s: %s", plan.id, plan_text(plan))
+        log.info("plan %s %s", plan.id, plan_text(plan))
         if self._displacements.refuses(plan):
             # At once: what others still allow may be enough.
             self._again(context.clock.wall())

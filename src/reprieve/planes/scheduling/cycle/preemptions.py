@@ -152,7 +152,7 @@ class Preemptions:
     ) -> None:
         """Write down what a dry run would have done, once for each plan."""
         if not self.book.noted(plan):
-            log.info("dry run, plan %s: %s", plan.id, plan_text(plan))
+            log.info("dry run: plan %s %s", plan.id, plan_text(plan))
             self._spawn(self._record_dry_run(plan, record, self._beside(plan, preemptor)))
 
     def deadline(self, preemptor: str) -> int | None:
@@ -247,7 +247,7 @@ class Preemptions:
                 self._failures.pop(preemptor.key, None)
                 self._executor.watch(each)
                 await self._seen(each)
-                log.info("plan %s: %s", plan.id, plan_text(plan))
+                log.info("plan %s %s", plan.id, plan_text(plan))
         except IntentExists as chosen:
             self._displacements.reported.withdraw(issued)
             log.warning("preemption for %s: %s", preemptor.called, chosen)
