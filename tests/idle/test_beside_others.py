@@ -33,7 +33,7 @@ async def test_a_dry_run_writes_what_it_would_do_and_evicts_nobody(site: Site) -
     await site.until(lambda: site.embedded.machines.exporter.scrapes > scrapes + 4)
     await operator.stop()
     again = await site.run({}, "--dry-run")
-    await site.until(lambda: again.said("dry run, plan"))
+    await site.until(lambda: again.said("dry run: plan"))
     scrapes = site.embedded.machines.exporter.scrapes
     await site.until(lambda: site.embedded.machines.exporter.scrapes > scrapes + 2)
     assert await site.records() == [record]
