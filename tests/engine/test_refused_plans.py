@@ -36,6 +36,35 @@ def test_the_victims_of_a_refused_plan_are_left_to_later_demands() -> None:
     assert check_all(found.plans, seen, POLICY, NOW) == ()
 
 
+def test_the_next_sets_of_idle_work_follow_one_that_is_refused_until_none_is_left() -> None:
+    wanted = demand("wanted", 4)
+    idle = (
+        workload("oldest", gpus=4, idle_since=ago(3_000)),
+        workload("half", gpus=2, idle_since=ago(2_500)),
+        workload("other-half", gpus=2, idle_since=ago(2_000)),
+        workload("youngest", gpus=4, idle_since=ago(1_900)),
+    )
+    refused, tried = set[str](), list[list[str]]()
+    while True:
+        seen = replace(snapshot(*idle, wanted), refused=frozenset(refused))
+        found = evaluate(seen, POLICY, NOW)
+        if not found.plans:
+            break
+        (plan,) = found.plans
+        assert check_all([plan], seen, POLICY, NOW) == ()
+        refused.add(plan.id)
+        tried.append(names(plan))
+    # The default policy reprieves no unit of the sum that it found.
+    assert tried == [
+        ["oldest"],
+        ["half", "other-half"],
+        ["other-half", "youngest"],
+        ["half", "youngest"],
+        ["youngest"],
+    ]
+    assert Reason.NOT_CONFIRMED in {each.reason for each in found.declined}
+
+
 def test_a_plan_is_not_refused_for_what_was_said_of_other_victims() -> None:
     wanted = demand("wanted", 4)
     refused = one(workload("idle", gpus=4), wanted)

@@ -155,12 +155,15 @@ class Judge:
         job.kept, job.length = min(saved, job.busy), job.length - (progress + rest - job.busy)
         job.busy, job.away = None, now + rest
 
-    def makes_way(self, groups: Sequence[tuple[str, Sequence[str]]], now: int) -> None:
-        """Judge the plans of one evaluation: each a demand (empty: nobody) with its victims.
+    def makes_way(
+        self, groups: Sequence[tuple[str, Sequence[str]]], waiting: Sequence[str], now: int
+    ) -> None:
+        """Judge the plans of one instant: each a demand (empty: nobody) with its victims.
 
         All victims are idle for long enough. Of one demand alone: it waits, does not fit without,
         fits with, nobody goes in vain, and none of those that are longer idle would do instead of
-        the last one. Several demands have room together afterwards.
+        the last one. Several demands have room together afterwards; where planes decide together,
+        one may overtake those before it that are of lower priority.
         """
         gone = [victim for _, victims in groups for victim in victims]
         assert len(set(gone)) == len(gone)
@@ -172,6 +175,9 @@ class Judge:
             return
         widths = [pods(self.jobs[demand].devices, self.of_a_node) for demand, _ in groups]
         together = sorted((width for each in widths for width in each), reverse=True)
+        if self.together and not has_room(self.board.free(gone), together):
+            together = self._not_overtaken([demand for demand, _ in groups])
+            self.told["overtook"] += 1
         assert has_room(self.board.free(gone), together)
         if len(groups) > 1:
             self.told["several"] += 1
@@ -199,7 +205,7 @@ class Judge:
                     self.told["by debt to a priority"] += 1
                 self.told["by debt"] += 1
                 return
-            self._fewest(widths[0], long[: last + 1], devices)
+            self._fewest(demand, waiting, long[: last + 1], devices)
             return
         assert not has_room(self.board.free(long[:last]), widths[0]), "others were idle for longer"
         self.told["passed over"] += last + 1 > len(victims)
@@ -218,8 +224,24 @@ class Judge:
             if has_room(self.board.free([*gone, *each]), widths)
         ]
 
-    def _fewest(self, widths: Sequence[int], long: Sequence[str], devices: int) -> None:
-        """Oldest idle first, as many as suffice, without those not needed, hold no less."""
+    def _not_overtaken(self, demands: Sequence[str]) -> list[int]:
+        """Return the pods of those that no later one of strictly higher priority overtakes."""
+        left = [
+            name
+            for at, name in enumerate(demands)
+            if all(self.jobs[e].priority <= self.jobs[name].priority for e in demands[at + 1 :])
+        ]
+        widths = (pods(self.jobs[each].devices, self.of_a_node) for each in left)
+        return sorted((width for each in widths for width in each), reverse=True)
+
+    def _fewest(
+        self, demand: str, waiting: Sequence[str], long: Sequence[str], devices: int
+    ) -> None:
+        """Oldest idle first, as many as suffice, without those not needed, hold no less.
+
+        Unless others of higher priority would use what every such set frees.
+        """
+        widths = pods(self.jobs[demand].devices, self.of_a_node)
         chosen = next(
             [*long[:number]]
             for number in range(len(long) + 1)
@@ -229,7 +251,10 @@ class Judge:
             fewer = [each for each in chosen if each != name]
             if has_room(self.board.free(fewer), widths):
                 chosen = fewer
-        assert devices <= sum(self.jobs[each].devices for each in chosen), "fewer would do"
+        if devices > self._held(chosen):
+            sets = self._sets_left_to(demand, waiting, long)
+            assert all(self._held(each) >= devices for each in sets), "fewer would do"
+            self.told["a next set"] += 1
 
     def beside(self, name: str, victims: Sequence[str], now: int) -> None:
         """Idle work goes with which and all lower ones a job fits; idle work alone is not enough.

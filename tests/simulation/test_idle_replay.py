@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -18,7 +18,14 @@ from reprieve.settings.idle import FALLBACK
 from reprieve.simulation.idle_policy import IdlePolicy
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replaying.idle_decider import IdleDecider
-from reprieve.simulation.replaying.lives import Admitted, Decision, Preempted, Replay, Reserved
+from reprieve.simulation.replaying.lives import (
+    Admitted,
+    Decision,
+    Life,
+    Preempted,
+    Replay,
+    Reserved,
+)
 from reprieve.simulation.replaying.quota_cluster import key_of
 from reprieve.simulation.replaying.replay import replay
 from reprieve.simulation.trace import Job
@@ -111,7 +118,8 @@ def judged(
                 judge.beside(plan.preemptor, [victim.job for victim in plan.victims], at)
             others = [(p.preemptor, [v.job for v in p.victims]) for p in plans if p not in beside]
             if others:
-                judge.makes_way(others, at)
+                waiting = _waiting(lives, judge, at)
+                judge.makes_way(others, waiting, at)
             claims |= {plan.preemptor: True for plan in plans if plan.preemptor}
             for name in [victim.job for plan in plans for victim in plan.victims]:
                 judge.reclaimed(name, at)
@@ -122,15 +130,7 @@ def judged(
                     instants.add(back * SECOND)
         for name in leaving:
             judge.board.leaves(name)
-        waiting = [
-            key
-            for key, life in lives.items()
-            if life.job.arrival <= now
-            and key not in judge.board.where
-            and (life.finished or 0) > now
-            and (judge.jobs[key].away or 0) <= at
-        ]
-        judge.waits_rightly(waiting, at)
+        judge.waits_rightly(_waiting(lives, judge, at), at)
     for key, life in lives.items():
         person = judge.jobs[key]
         found = (life.unused, life.lost, life.reclaimed, life.ends)
@@ -144,6 +144,18 @@ def judged(
     assert reclaimed_by == {key for key, life in lives.items() if life.reclaim_wait is not None}
     judge.told["reclaimed_by"] += len(reclaimed_by)
     return judge.told
+
+
+def _waiting(lives: Mapping[str, Life], judge: Judge, at: int) -> list[str]:
+    """Return the jobs that wait for nodes, `at`: seconds."""
+    return [
+        key
+        for key, life in lives.items()
+        if life.job.arrival <= at * SECOND
+        and key not in judge.board.where
+        and (life.finished or 0) > at * SECOND
+        and (judge.jobs[key].away or 0) <= at
+    ]
 
 
 def _is_idle_plan(one: object) -> bool:
@@ -198,15 +210,8 @@ def test_small_replays_stand_before_a_naive_judge(planes: tuple[str, ...]) -> No
     assert told["refused"] > 100
 
 
-#: In round 12 of seed 18 a job waits beside idle work that would be enough for it: others would use
-#: what has been idle for longer, and the next set is not tried (docs/limits/planes-together.md).
-_NEXT_SET = pytest.mark.xfail(strict=True, reason="the next set of idle work is not tried")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=_NEXT_SET) if n == 18 else n for n in range(12, 40)]
-)
+@pytest.mark.parametrize("seed", range(12, 40))
 def test_more_small_replays_stand_before_the_naive_judge(seed: int) -> None:
     told = sum((_judged_round(seed, number) for number in range(25)), Counter[str]())
     assert told["refused"] > 100
@@ -241,6 +246,10 @@ def test_a_job_that_was_placed_is_not_tried_again_at_that_instant(seed: int, rou
         (28, 1, "others would have been first"),
         (12, 3, "overtook"),
         (14, 3, "by debt to a priority"),
+        # Others would use what has been idle for longer, or less of it; a next set is enough.
+        (18, 12, "overtook"),
+        (30, 4, "a next set"),
+        (33, 24, "a next set"),
     ],
 )
 def test_idle_work_goes_for_whom_it_makes_room(seed: int, round_: int, held: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from reprieve.engine.idle import evaluation
+from reprieve.engine.idle import choice
 from reprieve.engine.idle.least import Least
 from reprieve.engine.idle.model import Debt, NodeRow
 from reprieve.engine.idle.search import Search
@@ -62,8 +62,8 @@ def _one_node(self: snapshots.Snapshots) -> list[NodeRow]:
 
 def _nobody_spared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Search, "spare", lambda self: [])
-    patch.setattr(evaluation, "fewest", lambda *given: None)
-    patch.setattr(evaluation, "least", lambda *given: Least(None, None))
+    patch.setattr(choice, "fewest", lambda *given: None)
+    patch.setattr(choice, "least", lambda *given: Least(None, None))
 
 
 def _gangs_apart(patch: pytest.MonkeyPatch) -> None:

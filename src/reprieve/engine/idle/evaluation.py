@@ -10,9 +10,8 @@
    names at once, leaving out those that add nothing, until every pending pod has a node (fit Node),
    or the sum reaches the need (fit Sum, and for demands that wait for quota). If that never comes
    about, no workload is evicted.
-3. With fit Node, or `irreducible`, victims that are not needed are reprieved, youngest idle first.
-4. With `fewest`, other sets are tried (`fewest`); the one with fewer GPUs is chosen, that of the
-   oldest among equals.
+3. Of these the set is chosen, and another one where the scheduling plane has not confirmed the
+   plan of a set (`choice`); victims of a plan that was refused are left to later demands.
 
 Eligible: Idle with a timer that has reached the grace period, not claimed by a plan, and (unless a
 literal switch states otherwise) with fresh samples of all running GPU pods. A workload that the
@@ -31,17 +30,16 @@ Source: specification of the idle plane, sections 14 and 17 (H4, H8); texts are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.engine.disruptions.questions import budget_of
+from reprieve.engine.idle.choice import Choice, choices
 from reprieve.engine.idle.claims import demand_order
-from reprieve.engine.idle.fewest import fewest
 from reprieve.engine.idle.flights import idle_for, in_flight, overdue_from
 from reprieve.engine.idle.gangs import SHARED_CLAIM, units_of, whole_units
-from reprieve.engine.idle.least import Least, least
 from reprieve.engine.idle.model import (
     Debt,
     Fit,
@@ -54,9 +52,7 @@ from reprieve.engine.idle.model import (
     Workload,
 )
 from reprieve.engine.idle.outcome import (
-    RULE_FEWEST_IDLE,
     RULE_NOT_NEEDED,
-    RULE_OLDEST_IDLE,
     Declined,
     Evaluation,
     Reason,
@@ -220,50 +216,48 @@ def _serve(run: _Run, demand: Workload) -> None:
     if _covers(run, demand, search, credit) or _delays(run, demand):
         return
     idle = _candidates(run, demand, debt)
-    if not search.collect(idle):
+    trim = on_nodes or run.policy.trims
+    found = choices(search, idle, lambda: _search(run, demand, pods)[0], run.policy, trim=trim)
+    choice = next(found, None)
+    if choice is None:
         run.declined.append(search.declined(idle) if debt is None else _displaced(demand))
         return
-    trim = on_nodes or run.policy.trims
-    spare, rule, gap = search.spare(), RULE_OLDEST_IDLE, None
-    if trim:
-        search.reprieve(spare)
-        fewer = _fewer(run, search, idle, lambda: _search(run, demand, pods)[0])
-        smaller, gap = fewer.other, fewer.gap
-        if smaller is not None:
-            search, spare, rule = smaller.search, smaller.spare, RULE_FEWEST_IDLE
-    if debt is not None and search.gpus > debt.devices:
-        run.declined.append(_displaced(demand))
-        return
-    spared = _roots(run, spare) if trim else set()
-    victims = [each for v in search.victims for each in run.units[v.root.uid][1]]
-    plan = plan_of(
+    while choice is not None:
+        if debt is not None and choice.search.gpus > debt.devices:
+            run.declined.append(_displaced(demand))
+            return
+        plan = _plan_of(run, demand, choice)
+        if plan.id not in run.snapshot.refused:
+            _commit(run, choice, plan, credit)
+            return
+        choice = next(found, None)
+    run.declined.append(Declined(demand.ref, Reason.NOT_CONFIRMED))
+
+
+def _plan_of(run: _Run, demand: Workload, choice: Choice) -> Plan:
+    """Return the plan that evicts a choice of idle work for a demand."""
+    search = choice.search
+    spared = _roots(run, choice.spare) if choice.trimmed else set()
+    compatible = bool(choice.spare) and not choice.trimmed
+    return plan_of(
         run,
         preemptor=demand.ref,
-        victims=victims,
-        rule=rule,
-        proof=proof_of(
-            search,
-            compatible=bool(spare) and not trim,
-            gap=gap,
-        ),
+        victims=[each for v in search.victims for each in run.units[v.root.uid][1]],
+        rule=choice.rule,
+        proof=proof_of(search, compatible=compatible, gap=choice.gap),
         placement=search.placement,
         reprieved={RULE_NOT_NEEDED: len(spared)} if spared else {},
         guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
     )
-    if _is_refused(run, demand, plan):
-        return
-    run.reprieved.update(spared)
-    _keep_capacity(run, search, credit)
-    run.chosen.update(v.root.uid for v in victims)
+
+
+def _commit(run: _Run, choice: Choice, plan: Plan, credit: Mapping[str, int]) -> None:
+    """Add a plan, and keep its victims and what they free from later demands."""
+    if choice.trimmed:
+        run.reprieved.update(_roots(run, choice.spare))
+    _keep_capacity(run, choice.search, credit)
+    run.chosen.update(victim.root.uid for victim in plan.victims)
     run.plans.append(plan)
-
-
-def _is_refused(run: _Run, demand: Workload, plan: Plan) -> bool:
-    """Whether the scheduling plane has refused a plan; its victims are free for later demands."""
-    if plan.id not in run.snapshot.refused:
-        return False
-    run.declined.append(Declined(demand.ref, Reason.NOT_CONFIRMED))
-    return True
 
 
 def _covers(run: _Run, demand: Workload, search: Search, credit: Mapping[str, int]) -> bool:
@@ -284,15 +278,6 @@ def _delays(run: _Run, demand: Workload) -> bool:
     reason = Reason.SPACED if demand.spaced else Reason.DELAYED
     run.declined.append(Declined(demand.ref, reason, until=until))
     return True
-
-
-def _fewer(
-    run: _Run, search: Search, idle: Sequence[Workload], begin: Callable[[], Search]
-) -> Least:
-    """Return a set with fewer devices than a search has found, where the policy requests one."""
-    if run.policy.best:
-        return least(search, idle, begin)
-    return Least(fewest(search, idle, begin) if run.policy.fewest else None, None)
 
 
 def _candidates(run: _Run, demand: Workload, debt: Debt | None) -> list[Workload]:
@@ -336,7 +321,8 @@ def _mix(run: _Run, demand: Workload, waiting: tuple[PodRow, ...]) -> None:
     asked = add(*(pod.gpus for pod in waiting))
     need = {name: count for name, count in sorted(asked.items()) if count > 0}
     plan = mixed_plan(run, demand, need, victims, mixed.placement)
-    if _is_refused(run, demand, plan):
+    if plan.id in run.snapshot.refused:
+        run.declined.append(Declined(demand.ref, Reason.NOT_CONFIRMED))
         return
     run.chosen.update(mixed.roots)
     demanded = {pod.uid: pod.amounts for pod in waiting}
