@@ -18,6 +18,7 @@ from tests.quota_plane.site import (
     JOBS,
     LOCAL_QUEUES,
     NAMESPACE,
+    WORKLOADS,
     Object,
     Site,
     cluster_queue,
@@ -169,3 +170,76 @@ async def test_a_job_that_is_being_deleted_gives_its_quota_back_once_its_pods_ar
             await client.delete(PODS, NAMESPACE, each["metadata"]["name"])
         await client.create(JOBS, job("next", priority="low"), dict)
         await cluster.until_admitted("next")
+
+
+def cpus(pods: list[Object]) -> float:
+    """Return what pods of one container request, which is whole or a half."""
+    amounts = [first(each, "spec.containers")[0]["resources"]["requests"]["cpu"] for each in pods]
+    return sum(0.5 if each == "500m" else int(each) for each in amounts)
+
+
+async def live(cluster: Site) -> list[Object]:
+    """Return the pods that run, but those of the Job that waits."""
+    pods = (await cluster.client.list(PODS, dict, namespace=NAMESPACE)).items
+    return [
+        each
+        for each in pods
+        if not each["metadata"]["name"].startswith("next")
+        and first(each, "status.phase") == "Running"
+    ]
+
+
+@pytest.mark.parametrize("forced", [False, True], ids=["", "forced"])
+@pytest.mark.parametrize(
+    ("kind", "leaving"),
+    [(each, False) for each in ("Job", "JobSet", "Pod", "Group", "StatefulSet")]
+    + [(each, True) for each in ("Job", "JobSet", "StatefulSet")],
+)
+@pytest.mark.thorough
+async def test_work_whose_workload_is_deleted_runs_no_pods_without_quota(
+    forced: bool, kind: str, leaving: bool, tmp_path: Path
+) -> None:
+    """Leaving work, which a finalizer of its owner keeps, would run for as long as that stays.
+
+    Forced: its owner removes our finalizer of the Workload, which is then gone at once.
+    """
+    async with site(tmp_path) as cluster:
+        client, work = cluster.client, kept(kind, "low")
+        for each in work:
+            of = PODS if each["kind"] == "Pod" else resource(ROWS[kind])
+            spec = first(each, "spec.template.spec") or each["spec"]
+            spec["terminationGracePeriodSeconds"] = 20
+            if kind == "Pod":
+                spec["containers"][0]["resources"]["requests"]["cpu"] = "2"
+            await client.create(of, each, dict)
+
+        async def runs() -> bool:
+            return cpus(await live(cluster)) == 2
+
+        await cluster.until("it runs", runs)
+        if leaving:
+            await delete(cluster, work)
+        await client.create(JOBS, job("next", priority="low"), dict)
+        await asyncio.sleep(30)
+        assert await runs()
+        (held,) = [each for name, each in (await cluster.workloads()).items() if name != "next"]
+        at = held["metadata"]["name"]
+        if forced:
+            nothing = {"metadata": {"finalizers": None}}
+            await client.patch(WORKLOADS, NAMESPACE, at, nothing, dict)
+        await client.delete(WORKLOADS, NAMESPACE, at)
+
+        async def succeeded() -> bool:
+            return "next" in await cluster.running()
+
+        await cluster.until("the next one runs", succeeded)
+        if not forced:
+            assert await live(cluster) == []
+
+        async def ended() -> bool:
+            return not await live(cluster)
+
+        await cluster.until("its pods are gone", ended)
+        await asyncio.sleep(60)
+        assert await live(cluster) == []
+        assert await cluster.admitted() == {"next"}

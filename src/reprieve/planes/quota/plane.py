@@ -13,6 +13,7 @@ from typing import Any, Final
 from kubeworld.objects.paths import Json
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
+from reprieve.api.kueue import Workload
 from reprieve.engine.plan import Plane
 from reprieve.execution.fence import Deposed
 from reprieve.jobs.model import JobKind
@@ -340,6 +341,7 @@ class QuotaPlane:
             self._subscribe_to(kind)
         self.watches.classes.cache.subscribe(self._class_changed)
         self.watches.priorities.cache.subscribe(self.state.protection_changed)
+        self.state.listeners.append(self._workload_gone)
         self.state.listeners.append(self._meters.changed)
         self.state.listeners.append(self._refusals.changed)
         self.state.listeners.append(self.held_pairs.changed)
@@ -378,9 +380,15 @@ class QuotaPlane:
         if self._grounds.places:
             self._places_due.add(key)
         workload = self.state.workload(key)
-        owners = self.lookup.keys_of_owners(key, workload)
-        if workload is None:
-            self.jobs.forget(key, owners)
+        for owner in () if workload is None else self.lookup.keys_of_owners(workload):
+            self._jobs_due.add(owner)
+
+    def _workload_gone(self, old: Held[Workload] | None, new: Held[Workload] | None) -> None:
+        """Look at what a deleted Workload was of; who removes its finalizer deletes it at once."""
+        if old is None or (new is not None and new.uid == old.uid):
+            return
+        owners = list(self.lookup.keys_of_owners(old.object))
+        self.jobs.forget(f"{old.namespace}/{old.name}", owners)
         for owner in owners:
             self._jobs_due.add(owner)
 

@@ -9,11 +9,21 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kubeworld.objects.paths import Json, first
+from kubeworld.objects.pods import is_over
+from kubeworld.units.instants import Nanos
 from reprieve.api.kueue import Workload
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.naming import workload_name
 from reprieve.jobs.passing_on import name_of_set
-from reprieve.jobs.pods import IS_GROUP, group_of, is_gated, is_managed, prebuilt_of
+from reprieve.jobs.pods import (
+    IS_GROUP,
+    gone_at,
+    group_of,
+    is_gated,
+    is_managed,
+    prebuilt_of,
+    still_runs,
+)
 from reprieve.jobs.reading import is_active, is_suspended
 from reprieve.jobs.training import RUNTIME
 from reprieve.planes.quota.pod_reconcilers.pod_lookup import GROUP_PREFIX, PodLookup, group_key
@@ -105,8 +115,6 @@ class JobLookup:
         self._by_owner = {(kind.group, kind.kind): kind for kind in kinds}
         # Workloads of jobs that are deleted, by the key of the job.
         self._left: dict[str, str] = {}
-        # What to look at when a Workload that is being deleted no longer exists.
-        self._leaving: dict[str, list[str]] = {}
 
     def split(self, key: str) -> tuple[JobKind, Held[Json] | None]:
         """Return the kind and, where it exists, the job of a key."""
@@ -176,19 +184,8 @@ class JobLookup:
                     return kind, held
         return None
 
-    def keys_of_owners(self, key: str, workload: Workload | None) -> list[str]:
-        """Return what to look at when a Workload has changed, also of deleted owners.
-
-        `workload` None is one that is deleted itself, after it was seen being deleted.
-        """
-        if workload is None:
-            return self._leaving.pop(key, [])
-        found = list(self._keys_of_owners(workload))
-        if workload.metadata.deletion_timestamp:
-            self._leaving[key] = found
-        return found
-
-    def _keys_of_owners(self, workload: Workload) -> Iterator[str]:
+    def keys_of_owners(self, workload: Workload) -> Iterator[str]:
+        """Yield what to look at when a Workload has changed, also of deleted owners."""
         namespace, members = workload.metadata.namespace, _is_group(workload)
         if members:
             yield group_key(namespace, workload.metadata.name)
@@ -198,21 +195,32 @@ class JobLookup:
                 yield job_key(kind, namespace, owner.name)
                 return
 
-    def has_pods(self, workload: Workload) -> bool:
-        """Return whether the job of a Workload still runs or has pods."""
+    def has_pods(self, workload: Workload, now: Nanos) -> bool:
+        """Return whether the job of a Workload still runs or has pods, as far as caches know.
+
+        The status of many kinds states that they are stopped while their pods still run down.
+        """
         if _is_group(workload):
             at = f"{workload.metadata.namespace}/{workload.metadata.name}"
-            return any(self._runs(pod) for pod in self.pods.members(at))
+            return any(self._runs(pod, now) for pod in self.pods.members(at))
         found = self.owner_of(workload)
         if found is None:
             # The Workload of a pod that is deleted is declared finished first.
             return f"{workload.metadata.namespace}/{workload.metadata.name}" in self._left.values()
         kind, held = found
         if kind.gate:
-            return True
+            return not is_over(held.object) and self._stays(held.object, now)
         if first(held.object, "metadata.deletionTimestamp"):
             return False
         return is_active(kind, held.object) and not is_suspended(kind, held.object)
+
+    def gone_at(self, workload: Workload) -> Nanos | None:
+        """Return when the first pod of a Workload of pods is past its grace period."""
+        at, found = f"{workload.metadata.namespace}/{workload.metadata.name}", None
+        pods = self.pods.members(at) if _is_group(workload) else []
+        if not pods and (found := self.owner_of(workload)) is not None and found[0].gate:
+            pods = [found[1].object]
+        return min((end for pod in pods if (end := gone_at(pod)) is not None), default=None)
 
     def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
         """Return the set with a queue that makes a pod, and its kind, as far as caches know."""
@@ -245,10 +253,15 @@ class JobLookup:
                 found = kind, held
         return found
 
-    def _runs(self, pod: Json) -> bool:
-        """Return whether a pod was released, and is not on its way out."""
+    def _runs(self, pod: Json, now: Nanos) -> bool:
+        """Return whether a pod was released and has not ended, nor is past its grace period."""
         gate = self.pods.kind.gate if self.pods.kind is not None else ""
-        return not first(pod, "metadata.deletionTimestamp") and not is_gated(pod, gate)
+        return not is_gated(pod, gate) and not is_over(pod) and self._stays(pod, now)
+
+    @staticmethod
+    def _stays(pod: Json, now: Nanos) -> bool:
+        """Return whether a pod is not deleted, or runs within its grace period."""
+        return gone_at(pod) is None or still_runs(pod, now)
 
 
 def _is_group(workload: Workload) -> bool:

@@ -156,7 +156,7 @@ class JobReconciler:
             await self._pods.reconcile(kind, job)
             return
         if first(job, "metadata.deletionTimestamp"):
-            await self._leaving.reconcile(kind, self._jobs.resolved(kind, job))
+            await self._leave(kind, held.namespace, self._jobs.resolved(kind, job))
             return
         if not self._ancestry.manages(held.namespace):
             return
@@ -168,6 +168,17 @@ class JobReconciler:
                 await self._sets.reconcile(kind, job)
             else:
                 await self._reconcile_job(kind, self._jobs.resolved(kind, job))
+
+    async def _leave(self, kind: JobKind, namespace: str, job: Json) -> None:
+        await self._leaving.reconcile(kind, job)
+        if (
+            self._state.workload(workload_key(kind, job)) is None
+            and self._ancestry.manages(namespace)
+            and self._ancestry.queues(job)
+            and is_managed(kind, job)
+            and await self._ancestry.of(kind, job) is None
+        ):
+            await self._leaving.end_without_workload(kind, job)
 
     def forget(self, at: str, owners: Iterable[str]) -> None:
         """Forget a deleted Workload; `owners`: what is looked at since then."""

@@ -4,7 +4,9 @@ Its controller makes no pods for it, and ends none: what runs continues. So
 
 1. a Workload that waits is declared finished: it would get quota, and preempt others, for no pod
 2. one with quota holds it while pods run, and is declared finished after the last of them
-3. an evicted one, or one without quota, has its pods ended here, since no other work does it
+3. an evicted one, one without quota, and one that is deleted itself, has its pods ended here, since
+   no other work does it
+4. where its Workload no longer exists, the pods of a queued job are ended as well
 
 Source: specification of the quota plane, section 10.1; the rule is Reprieve's own.
 """
@@ -31,8 +33,9 @@ from reprieve.planes.quota.job_reconciler.job_lookup import (
 from reprieve.planes.quota.job_reconciler.job_workloads import JobWorkloads
 from reprieve.planes.quota.job_reconciler.remaining_pods import remaining_pods
 from reprieve.planes.quota.pod_reconcilers.pod_lookup import PodLookup
+from reprieve.planes.quota.pod_reconcilers.pod_steps import Why
 from reprieve.planes.quota.state import QuotaState
-from reprieve.wording.kueue_jobs import NOT_ADMITTED
+from reprieve.wording.kueue_jobs import DELETED, MISSING, NOT_ADMITTED
 
 __all__ = ["LeavingJobs"]
 
@@ -79,7 +82,9 @@ class LeavingJobs:
         if workload is None:
             return
         eviction, pause = condition_of(workload.status.conditions, "Evicted"), _SOON
-        if is_true(eviction):
+        if workload.metadata.deletion_timestamp:
+            await self._end(kind, job, workload, Why.DELETED, DELETED)
+        elif is_true(eviction):
             await self._end(kind, job, workload, f"{_EVICTED}{eviction.reason}", eviction.message)
         elif not is_condition_true(workload, "Admitted"):
             await self._end(kind, job, workload, _NOT_ADMITTED, NOT_ADMITTED)
@@ -88,6 +93,22 @@ class LeavingJobs:
         if not await remaining_pods(self._context.client, kind, job, workload):
             await self._workloads.finish_orphan(at, workload)
             return
+        self._look_again(kind, job, pause)
+
+    async def end_without_workload(self, kind: JobKind, job: Json) -> None:
+        """End the pods of a queued job whose Workload no longer exists.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        if kind.passes_on is not None:
+            return  # groups end their own
+        await self._end(kind, job, None, Why.NO_WORKLOAD, MISSING)
+        if await remaining_pods(self._context.client, kind, job, None):
+            self._look_again(kind, job, _SOON)
+
+    def _look_again(self, kind: JobKind, job: Json, pause: int) -> None:
         metadata = job["metadata"]
         due = Nanos(self._context.clock.wall() + pause)
         self._again(job_key(kind, metadata["namespace"], metadata["name"]), due)
@@ -99,13 +120,17 @@ class LeavingJobs:
         wanted, surplus = set_workload_keys(kind, obj, self._state.workload)
         for at in (*wanted, *surplus):
             workload = self._own(at, obj)
-            if workload is not None and not self._pods.members(at):
+            if (
+                workload is not None
+                and not workload.metadata.deletion_timestamp
+                and not self._pods.members(at)
+            ):
                 await self._workloads.finish_orphan(at, workload)
 
     def _own(self, at: str, job: Json) -> Workload | None:
         """Return the Workload of a job that is not over; one of another is left alone."""
         found = self._state.workload(at)
-        if found is None or found.metadata.deletion_timestamp:
+        if found is None:
             return None
         owners = {each.uid for each in found.metadata.owner_references or ()}
         if job["metadata"]["uid"] not in owners or is_condition_true(found, "Finished"):
@@ -113,7 +138,7 @@ class LeavingJobs:
         return found
 
     async def _end(
-        self, kind: JobKind, job: Json, workload: Workload, reason: str, message: str
+        self, kind: JobKind, job: Json, workload: Workload | None, reason: str, message: str
     ) -> None:
         await self._job_writer.stop(kind, job)
         for pod in await remaining_pods(self._context.client, kind, job, workload):

@@ -58,9 +58,11 @@ async def has_remaining_pods(
 
 
 async def remaining_pods(
-    client: Reader, kind: JobKind, job: Json, workload: Workload
+    client: Reader, kind: JobKind, job: Json, workload: Workload | None
 ) -> list[Json]:
     """Return the pods of the job that are still there and have not ended.
+
+    Without its Workload only those that labels of its controller name.
 
     Raises:
         ApiError: the pods cannot be listed.
@@ -70,7 +72,7 @@ async def remaining_pods(
 
 
 async def _of(
-    client: Reader, kind: JobKind, job: Json, workload: Workload, *, by_uid: bool
+    client: Reader, kind: JobKind, job: Json, workload: Workload | None, *, by_uid: bool
 ) -> AsyncIterator[Json]:
     """Yield pods that have not ended; `by_uid`: also of kinds without labels of their own."""
     namespace = str(job["metadata"].get("namespace") or "")
@@ -81,7 +83,7 @@ async def _of(
         for pod in await _live(client, namespace, label, value):
             if (first(pod, "metadata.labels") or {}).get(label) == value:
                 yield pod
-    if not kind.marked:
+    if not kind.marked or workload is None:
         return
     label, value = mark_of(workload)
     for pod in await _live(client, namespace, label, value):

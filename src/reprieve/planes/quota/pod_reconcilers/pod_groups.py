@@ -61,6 +61,7 @@ from reprieve.planes.quota.workload_status.writing import WorkloadStatuses
 from reprieve.wording.events import EventText
 from reprieve.wording.kueue_jobs import (
     DELETED,
+    MISSING,
     NOT_ADMITTED,
     UNMATCHED,
     beyond_admission_text,
@@ -130,6 +131,8 @@ class GroupReconciler:
         if workload is None:
             if not prebuilt:
                 await self._make(kind, at, members)
+            for pod in _started(kind, members) if prebuilt else ():
+                await self._steps.stop(kind, pod, Why.NO_WORKLOAD, MISSING)
         elif not prebuilt and (workload.metadata.annotations or {}).get(IS_GROUP) != "true":
             text = conflicting_workload(at.partition("/")[2])
             self._announce(kind, members[0], "Warning", "WorkloadNameConflict", text)

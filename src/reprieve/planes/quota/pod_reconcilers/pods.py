@@ -87,6 +87,7 @@ class PodReconciler:
         if workload is not None and workload.metadata.deletion_timestamp:
             await self._steps.stop(kind, pod, Why.DELETED, DELETED, all_pods=True)
             await self._steps.writer.finalize(pod)
+            await self._releasing.reconcile(at)
             return
         finished = workload is None or is_condition_true(workload, "Finished")
         over = end(kind, pod)

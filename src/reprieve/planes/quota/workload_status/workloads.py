@@ -29,7 +29,8 @@ from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_
 from reprieve.kube.errors import NotFound
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
-from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup, is_of_one_pod
+from reprieve.planes.quota.job_reconciler.job_lookup import JobLookup, is_of_one_pod, is_of_pods
+from reprieve.planes.quota.job_reconciler.remaining_pods import remaining_pods
 from reprieve.planes.quota.queue_status.meters import ready_for
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.watches import WORKLOADS
@@ -66,6 +67,7 @@ _STOPPED: Final = {
     EvictionReason.DEACTIVATED: DEACTIVATED_MESSAGE,
 }
 _DELETED: Final = ("Deleted", "The workload is deleted; finalizers of others keep the object")
+_LOOK_AGAIN: Final = SECOND
 _TOO_OFTEN: Final = ("RequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")
 _TOO_LONG: Final = ("MaximumExecutionTimeExceeded", "exceeding the maximum execution time")
 
@@ -102,7 +104,7 @@ class WorkloadReconciler:
         if workload is None:
             return
         if workload.metadata.deletion_timestamp:
-            if not self._jobs.has_pods(workload):  # else looked at again when its job changes
+            if not await self._has_pods(key, workload):
                 await self._end_deleted(key, workload)
             return
         if is_condition_true(workload, "Finished"):
@@ -121,6 +123,23 @@ class WorkloadReconciler:
         if workload is not None:
             await self._give_back(key, workload)
         refusals.raise_first()
+
+    async def _has_pods(self, key: str, workload: Workload) -> bool:
+        """Return whether the job of a deleted Workload has pods; it is looked at again then."""
+        now = self._context.clock.wall()
+        if self._jobs.has_pods(workload, now):
+            if (until := self._jobs.gone_at(workload)) is not None:
+                self._again(key, until)
+            return True  # else looked at again when its job changes
+        found = None if is_of_pods(workload) else self._jobs.owner_of(workload)
+        if found is None or workload.status.admission is None:
+            return False
+        kind, held = found
+        job = self._jobs.resolved(kind, held.object)
+        if not await remaining_pods(self._context.client, kind, job, workload):
+            return False
+        self._again(key, Nanos(now + _LOOK_AGAIN))
+        return True
 
     async def _end_deleted(self, key: str, workload: Workload) -> None:
         """Free the quota of a Workload that is deleted and has no pods.
