@@ -15,7 +15,6 @@ from reprieve.planes.scheduling.cycle.effects import Announce, Assume, Evict, Ho
 from reprieve.planes.scheduling.gangs.effects import (
     GangEffect,
     GangFacts,
-    GangOf,
     HoldBack,
     InPermit,
     Park,
@@ -26,6 +25,7 @@ from reprieve.planes.scheduling.gangs.effects import (
 )
 from reprieve.settings.coscheduling import CoschedulingSettings
 from reprieve.units.ids import Uid
+from reprieve.wording.attempts import GangOf
 from tests.engine.builders import pending_of, snapshot_of
 from tests.gangs.test_cycle import OFF, ON, POLICY, gang, low, machines, member
 

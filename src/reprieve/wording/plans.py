@@ -1,18 +1,19 @@
-"""Plans and units in log lines: who is evicted for whom, in all planes alike."""
+"""Plans and units in words, in all planes alike: who is evicted for whom, and how well chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.placement.profile import VictimChoice
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.units.counts import counted
 from reprieve.units.ids import Uid
 from reprieve.units.references import Reference
 
-__all__ = ["object_text", "plan_text", "unit_text"]
+__all__ = ["choice_lines", "object_text", "plan_text", "unit_text"]
 
 _MOST_NAMED: Final = 8
 
@@ -43,3 +44,21 @@ def unit_text(unit: Unit, rows: Mapping[Uid, PodRow]) -> str:
     known = ((uid, rows.get(uid)) for uid in unit.pods)
     pods = (uid if row is None else f"{row.namespace}/{row.name}" for uid, row in known)
     return unit.group or ", ".join(pods)
+
+
+def choice_lines(profile: str, gap: int | None) -> Iterator[str]:
+    """Yield which profile chose the victims; older records do not state one.
+
+    `gap`: per cent by which they may exceed the least possible, None: no bound is known. Only
+    profile `best` has one.
+    """
+    if profile == VictimChoice.BEST:
+        yield f"Chosen by profile {profile}; {_gap_text(gap)}"
+    elif profile:
+        yield f"Chosen by profile {profile}"
+
+
+def _gap_text(gap: int | None) -> str:
+    if gap is None:
+        return "gap to the least victims: not known"
+    return f"gap to the least victims: {f'at most {gap} %' if gap else '0'}"

@@ -20,8 +20,8 @@ from reprieve.records.sums import MOST_NAMED, sum_lines, table
 from reprieve.records.victim_states import victim_states
 from reprieve.units.counts import counted
 from reprieve.wording.demands import demand_lines
-from reprieve.wording.gaps import choice_lines
 from reprieve.wording.kaiwo import amounts_text, declined_text, idle_text
+from reprieve.wording.plans import choice_lines
 
 __all__ = [
     "amounts_lines",

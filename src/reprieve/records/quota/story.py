@@ -18,7 +18,7 @@ from reprieve.records.sums import MOST_NAMED
 from reprieve.records.victim_states import victim_states
 from reprieve.units.counts import of_resource
 from reprieve.wording.demands import demand_lines
-from reprieve.wording.gaps import choice_lines
+from reprieve.wording.plans import choice_lines
 
 __all__ = ["quota_answer_text", "quota_story", "workloads_named"]
 

@@ -25,7 +25,7 @@ from reprieve.records.scheduling.replay import Part, PodAnswer, SchedulingReplay
 from reprieve.records.sums import MOST_NAMED, pool_of, sum_lines
 from reprieve.records.victim_states import victim_states
 from reprieve.units.counts import counted
-from reprieve.wording.gaps import choice_lines
+from reprieve.wording.plans import choice_lines
 
 __all__ = ["pod_answer_text", "pod_story", "pods_named"]
 

@@ -30,12 +30,12 @@ from reprieve.execution.writes.reserve import Refused, Reservations
 from reprieve.kube.bodies import NO_ANNOTATIONS
 from reprieve.kube.errors import ApiError
 from reprieve.planes.scheduling.context import SchedulingContext, log
-from reprieve.planes.scheduling.cycle.group_conditions import group_scheduled
 from reprieve.planes.scheduling.references import pod_reference
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
+from reprieve.wording.attempts import group_scheduled
 
 __all__ = ["ASSUMED_FOR", "Bindings"]
 

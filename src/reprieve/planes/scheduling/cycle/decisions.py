@@ -29,7 +29,7 @@ from reprieve.planes.common.solve import TookTooLong
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.cycle.carry_out import CarryOut
 from reprieve.planes.scheduling.cycle.delays import Delays
-from reprieve.planes.scheduling.cycle.effects import Facts, effects_of, reminders
+from reprieve.planes.scheduling.cycle.effects import Facts, effects_of
 from reprieve.planes.scheduling.cycle.futile import Futile, Stand, fits_without_victims, lacks
 from reprieve.planes.scheduling.cycle.joint_side import Deferrals
 from reprieve.planes.scheduling.cycle.plugin_times import measured, measured_preemption
@@ -357,7 +357,6 @@ class Decisions:
         rows = {uid: row for uid in unit.pods if (row := self._state.pod(uid)) is not None}
         if attempt.gang is not None:
             self._gang_carry_out.commit(attempt, attempt.gang, rows, snapshot, decided.took)
-            self._carry_out.all(reminders(attempt, self._state.called(unit)), snapshot)
             return True
         effects = effects_of(attempt, self._facts(decided, rows, snapshot))
         self._carry_out.all(effects, snapshot)

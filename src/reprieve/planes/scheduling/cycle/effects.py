@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from kubeworld.units.durations import SECOND
-from kubeworld.units.instants import Nanos, format_instant
+from kubeworld.units.instants import Nanos
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Flag, Nomination, Snapshot
 from reprieve.engine.placement.reasons import Code
@@ -29,16 +28,13 @@ from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Attempt, Deallocation, Member, Nominate, Unit
 from reprieve.engine.scheduling.queueing.queue import Outcome
 from reprieve.engine.scheduling.queueing.rejecting import rejecting_plugins
-from reprieve.planes.scheduling.cycle.group_conditions import group_conditions
 from reprieve.planes.scheduling.cycle.preemptor import Preemptor
 from reprieve.telemetry.log import DETAIL
-from reprieve.units.counts import counted
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
-from reprieve.wording.disruptions import held_text
+from reprieve.wording.attempts import AttemptTexts, Wait, attempt_texts
 from reprieve.wording.events import EventText
 from reprieve.wording.kube_scheduler import ConditionText
-from reprieve.wording.plans import unit_text
 
 __all__ = [
     "Announce",
@@ -63,6 +59,9 @@ __all__ = [
 
 #: Makes the input of a decision as it is recorded; this is slow.
 Record: TypeAlias = Callable[[], dict[str, Any]]
+
+#: By pod, the plugins that reject it.
+Rejecting: TypeAlias = Mapping[Uid, Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class Return:
     unit: Unit
     outcome: Outcome
     placed: Collection[Uid] = ()
-    rejected_by: Mapping[Uid, Collection[str]] = field(default_factory=dict)
+    rejected_by: Rejecting = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,59 +212,55 @@ class Facts:
 def effects_of(attempt: Attempt, facts: Facts) -> tuple[Effect, ...]:
     """Return what follows from an attempt of a pod, or of a pod group of Kubernetes."""
     profile = next((row.pod_class.scheduler_name for row in facts.rows.values()), "")
+    texts = attempt_texts(
+        attempt,
+        facts.rows,
+        facts.groups,
+        facts.condition_type,
+        kep_messages=facts.kep_messages,
+        loop=facts.loop,
+    )
+    rejected_by = rejecting_plugins(attempt)
     effects: list[Effect] = [Observe(attempt, profile, facts.took)]
     if attempt.code is Code.SUCCESS and any(member.bind for member in attempt.members):
-        effects += _placed(attempt, facts)
+        effects += _placed(attempt, facts, texts, rejected_by)
     else:
-        effects += _refused(attempt, facts)
-        effects += reminders(attempt, unit_text(attempt.unit, facts.rows))
+        effects += _refused(attempt, facts, texts, rejected_by)
+        effects += reminders(attempt.unit, texts.waits)
     return tuple(effects)
 
 
-def reminders(attempt: Attempt, called: str) -> Iterator[Effect]:
-    """Yield the next try, when the first protection ends that kept others from being preempted.
-
-    `called`: how log lines name the unit.
-    """
-    spared, held, ends = attempt.spared, attempt.held, []
-    if spared is not None:
-        ends.append(Nanos(spared.until * SECOND))
-        yield Log(
-            DETAIL,
-            f"{called}: {counted(spared.pods, 'pod')} of lower priority within the minimum runtime,"
-            f" the first until {format_instant(ends[0])}",
-        )
-    if held is not None:
-        ends.append(held.until)
-        text = held_text(held.pods, held.rule, held.until, held.budget)
-        yield Log(logging.INFO, f"{called}: {text}")
-    if attempt.delayed is not None:
-        ends.append(attempt.delayed)
-        text = f"nothing is evicted for it before {format_instant(attempt.delayed)}"
-        yield Log(DETAIL, f"{called}: {text}")
-    if ends:
-        yield Remind(attempt.unit, min(ends))
+def reminders(unit: Unit, waits: Collection[Wait]) -> Iterator[Effect]:
+    """Yield the next try, when the first protection ends that kept others from being preempted."""
+    for each in waits:
+        yield Log(DETAIL if each.usual else logging.INFO, each.line)
+    if waits:
+        yield Remind(unit, min(each.until for each in waits))
 
 
-def _placed(attempt: Attempt, facts: Facts) -> Iterator[Effect]:
+def _placed(
+    attempt: Attempt, facts: Facts, texts: AttemptTexts, rejected_by: Rejecting
+) -> Iterator[Effect]:
     unit, rows = attempt.unit, facts.rows
     placed = [(rows[m.uid], m) for m in attempt.members if m.bind and m.uid in rows]
     if unit.group:
         uids = {row.uid for row, _ in placed}
-        yield Return(unit, Outcome.PLACED, uids, rejecting_plugins(attempt))
+        yield Return(unit, Outcome.PLACED, uids, rejected_by)
     elif not placed:
         yield Return(unit, Outcome.REJECTED)
         return
     yield Assume(unit, placed)
     yield from _nominations(attempt, facts)
-    yield from _reported(attempt, facts, [member for member in attempt.members if not member.bind])
+    yield from _reported(attempt, facts, texts)
 
 
-def _refused(attempt: Attempt, facts: Facts) -> Iterator[Effect]:
+def _refused(
+    attempt: Attempt, facts: Facts, texts: AttemptTexts, rejected_by: Rejecting
+) -> Iterator[Effect]:
     unit = attempt.unit
     outcome = Outcome.ERROR if attempt.code is Code.ERROR else Outcome.REJECTED
-    reported = tuple(_reported(attempt, facts, attempt.members))
-    returned = Return(unit, outcome, rejected_by=rejecting_plugins(attempt))
+    reported = tuple(_reported(attempt, facts, texts))
+    returned = Return(unit, outcome, rejected_by=rejected_by)
     yield from _nominations(attempt, facts)
     if attempt.deallocations:
         yield GiveBack(attempt.deallocations)
@@ -320,28 +315,15 @@ def _nominations(attempt: Attempt, facts: Facts) -> Iterator[Effect]:
             yield Nominated(row.uid, node, priority)
 
 
-def _reported(attempt: Attempt, facts: Facts, members: Sequence[Member]) -> Iterator[Effect]:
+def _reported(attempt: Attempt, facts: Facts, texts: AttemptTexts) -> Iterator[Effect]:
     """Yield the conditions, nominations and events of who was not placed, and of its groups."""
-    for member in members:
-        row = facts.rows.get(member.uid)
-        if row is None:
-            continue
-        condition = wording.pod_condition(attempt, member, kep_messages=facts.kep_messages)
-        if not condition.message:
-            continue
-        held, said = attempt.held, [condition.message]
-        if held is not None:
-            said.append(f"{held_text(held.pods, held.rule, held.until, held.budget)}.")
-        if facts.loop:
-            said.append(f"{facts.loop}.")
-        condition = replace(condition, message=" ".join(said))
-        yield WritePod(row, condition, nominated_node(member))
-        text = wording.failed_scheduling(condition.message)
-        yield Announce(row, text, row.pod_class.scheduler_name)
-    for group, of_group in group_conditions(
-        facts.groups, attempt, facts.condition_type, kep_messages=facts.kep_messages
-    ):
-        yield WriteGroup(group, of_group)
+    for member in attempt.members:
+        if (stated := texts.pods.get(member.uid)) is not None:
+            row = facts.rows[member.uid]
+            yield WritePod(row, stated.condition, nominated_node(member))
+            yield Announce(row, stated.event, row.pod_class.scheduler_name)
+    for key, condition in texts.groups.items():
+        yield WriteGroup(facts.groups[key], condition)
 
 
 def nominated_node(member: Member) -> str | None:

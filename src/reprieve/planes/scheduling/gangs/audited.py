@@ -16,7 +16,7 @@ from reprieve.engine.scheduling.outcome import Attempt, GangCycle
 from reprieve.planes.scheduling.gangs.audit import Happened
 from reprieve.units.counts import counted
 from reprieve.units.ids import Uid
-from reprieve.wording import koordinator as wording
+from reprieve.wording.attempts import GangTexts
 
 __all__ = ["Audited", "Diagnose", "Note", "NoteVictims", "audited"]
 
@@ -55,6 +55,7 @@ def audited(
     rows: Mapping[Uid, PodRow],
     snapshot: Snapshot,
     placement: str,
+    texts: GangTexts,
 ) -> Iterator[Audited]:
     """Yield what is noted of a cycle. `rows`: pods of the unit that are still there."""
     key, job = cycle.key, cycle.job
@@ -67,8 +68,8 @@ def audited(
     if job is None:
         yield Note(key, Happened.NOT_SCHEDULED)
         return
-    message = wording.job_message(job, cycle.waiting, cycle.pods)
-    yield Diagnose(key, _diagnosis(cycle, message, rows, snapshot, placement))
+    message = texts.job
+    yield Diagnose(key, _diagnosis(cycle, texts, rows, snapshot, placement))
     if job.reason is JobReason.SUCCESS:
         yield Note(key, Happened.DELETING, counted(len(job.slots), "victim"))
         yield Note(key, Happened.NOMINATED, message)
@@ -79,7 +80,7 @@ def audited(
 
 def _diagnosis(
     cycle: GangCycle,
-    message: str,
+    texts: GangTexts,
     rows: Mapping[Uid, PodRow],
     snapshot: Snapshot,
     placement: str,
@@ -91,8 +92,8 @@ def _diagnosis(
     return {
         "TriggerPodKey": f"{trigger.namespace}/{trigger.name}" if trigger else "",
         "preemptorKey": cycle.key,
-        "reason": wording.job_reason(job.reason),
-        "message": message,
+        "reason": texts.reason,
+        "message": texts.job,
         "terminatingPodOnNominatedNode": dict(job.terminating),
         "podToNominatedNode": {names.get(uid, str(uid)): node for uid, node in job.nominated},
         "unschedulablePodsNumber": len(job.unplaced),

@@ -21,7 +21,6 @@ from reprieve.planes.scheduling.gangs.audited import Diagnose, Note, NoteVictims
 from reprieve.planes.scheduling.gangs.effects import (
     GangEffect,
     GangFacts,
-    GangOf,
     HoldBack,
     InPermit,
     ObserveCycle,
@@ -36,6 +35,7 @@ from reprieve.planes.scheduling.state import ClusterState
 from reprieve.telemetry.gangs import GangMetrics, job_size
 from reprieve.units.ids import Uid
 from reprieve.wording import koordinator as wording
+from reprieve.wording.attempts import GangOf
 
 __all__ = ["GangCarryOut"]
 

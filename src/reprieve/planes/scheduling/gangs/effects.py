@@ -38,9 +38,11 @@ from reprieve.planes.scheduling.cycle.effects import (
     Hold,
     Log,
     Nominated,
+    Rejecting,
     Return,
     WritePod,
     nominated_node,
+    reminders,
 )
 from reprieve.planes.scheduling.cycle.preemptor import Preemptor
 from reprieve.planes.scheduling.gangs.audited import Audited, audited
@@ -48,20 +50,12 @@ from reprieve.settings.coscheduling import CoschedulingSettings
 from reprieve.units.counts import counted
 from reprieve.units.ids import Uid
 from reprieve.wording import koordinator as wording
-from reprieve.wording.kube_scheduler import (
-    POD_SCHEDULED,
-    SCHEDULER_ERROR,
-    UNSCHEDULABLE,
-    ConditionText,
-    PreemptorKind,
-    failed_scheduling,
-    fit_text,
-)
+from reprieve.wording.attempts import GangOf, GangTexts, PodTexts, gang_texts, not_scheduled
+from reprieve.wording.kube_scheduler import PreemptorKind
 
 __all__ = [
     "GangEffect",
     "GangFacts",
-    "GangOf",
     "HoldBack",
     "InPermit",
     "ObserveCycle",
@@ -84,15 +78,6 @@ class InPermit:
     node: str
     now: PodRow | None
     ours: bool
-
-
-@dataclass(frozen=True, slots=True)
-class GangOf:
-    """The gang of a pod. `plain`: a PodGroup of scheduler-plugins stands behind it."""
-
-    id: str
-    minimum: int
-    plain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,27 +152,21 @@ GangEffect: TypeAlias = (
 
 def gang_effects(attempt: Attempt, cycle: GangCycle, facts: GangFacts) -> Iterator[GangEffect]:
     """Yield what follows from an attempt of a gang, or of a pod that preempts as a job of one."""
+    texts = gang_texts(attempt, cycle, facts.rows, facts.gangs)
+    rejected_by = rejecting_plugins(attempt)
     yield ObserveCycle(attempt, cycle, facts.took)
-    yield from _logged(cycle)
+    if texts.line:
+        preempts = cycle.job is not None and cycle.job.reason is JobReason.SUCCESS
+        yield Log(logging.INFO if preempts else logging.DEBUG, texts.line)
     placement = str(facts.settings.policy.placement)
-    yield from audited(attempt, cycle, facts.rows, facts.snapshot, placement)
+    yield from audited(attempt, cycle, facts.rows, facts.snapshot, placement, texts)
     if any(member.bind for member in attempt.members):
         yield from _bound(attempt, cycle, facts)
     else:
         victims = [each.root.uid for each in attempt.plan.victims] if attempt.plan else []
         about = [*(uid for uid, _ in cycle.parked), *cycle.rejected, *victims]
-        yield Park(cycle, about, partial(_refused, attempt, cycle, facts))
-
-
-def _logged(cycle: GangCycle) -> Iterator[GangEffect]:
-    job = cycle.job
-    if job is None:
-        return
-    if job.reason is JobReason.SUCCESS:
-        yield Log(logging.INFO, f"{cycle.key} preempts {counted(len(job.slots), 'pod')}")
-    else:
-        message = wording.job_message(job, cycle.waiting, cycle.pods)
-        yield Log(logging.DEBUG, f"{cycle.key}: preemption: {message}")
+        yield Park(cycle, about, partial(_refused, attempt, cycle, facts, texts, rejected_by))
+    yield from reminders(attempt.unit, texts.waits)
 
 
 def _bound(attempt: Attempt, cycle: GangCycle, facts: GangFacts) -> Iterator[GangEffect]:
@@ -204,14 +183,20 @@ def _bound(attempt: Attempt, cycle: GangCycle, facts: GangFacts) -> Iterator[Gan
 
 
 def _refused(
-    attempt: Attempt, cycle: GangCycle, facts: GangFacts, permit: Mapping[Uid, InPermit]
+    attempt: Attempt,
+    cycle: GangCycle,
+    facts: GangFacts,
+    texts: GangTexts,
+    rejected_by: Rejecting,
+    permit: Mapping[Uid, InPermit],
 ) -> Iterator[GangEffect]:
     """Yield what follows where no pod is bound; `permit`: which wait by now."""
     yield from _nominations(attempt, facts)
     if attempt.deallocations:
         yield GiveBack(attempt.deallocations)
     for member in attempt.members:
-        yield from _reported(attempt, cycle, member, facts)
+        if (stated := texts.pods.get(member.uid)) is not None:
+            yield from _stated(facts.rows[member.uid], stated, nominated_node(member))
     preemptor, plan = _preemptor(attempt, cycle, facts), None
     if attempt.plan is not None and preemptor is not None:
         yield from _victims_in_permit(attempt.plan, preemptor, permit)
@@ -220,10 +205,13 @@ def _refused(
         permit = {uid: each for uid, each in permit.items() if uid not in victims}
     if plan is not None and preemptor is not None:
         yield Hold(preemptor.key)
-    yield from _returned(attempt, cycle, permit)
+    yield from _returned(attempt, cycle, permit, rejected_by)
     waited = {uid: permit[uid] for uid in cycle.rejected if uid in permit}
     yield Release(list(waited))
-    yield from _rejected(cycle, facts, waited)
+    if texts.rejected is not None:
+        for each in waited.values():
+            if each.now is not None and each.ours:
+                yield from _stated(each.now, texts.rejected)
     if plan is not None and preemptor is not None:
         for each in waited.values():
             if each.now is not None:
@@ -236,7 +224,7 @@ def _refused(
 
 
 def _returned(
-    attempt: Attempt, cycle: GangCycle, permit: Mapping[Uid, InPermit]
+    attempt: Attempt, cycle: GangCycle, permit: Mapping[Uid, InPermit], rejected_by: Rejecting
 ) -> Iterator[GangEffect]:
     """Yield what the queue gets."""
     unit = attempt.unit
@@ -244,7 +232,7 @@ def _returned(
     waits = {uid for uid, _ in cycle.parked if uid in permit}
     if waits and cycle.trigger is None:
         outcome = Outcome.PLACED
-    yield Return(unit, outcome, waits, rejecting_plugins(attempt))
+    yield Return(unit, outcome, waits, rejected_by)
     if cycle.trigger is not None and attempt.plan is None and not waits and unit.group:
         kept = cycle.job is not None and cycle.job.reason is JobReason.TERMINATING
         if not kept:
@@ -261,7 +249,7 @@ def _victims_in_permit(
         assert preemptor.preempted is not None, "jobs have words of their own"
         said, name = preemptor.preempted(each.node), preemptor.scheduler_name
         yield Announce(each.row, said, name, preemptor.about)
-        yield from _stated(each.row, wording.PREEMPTED)
+        yield from _stated(each.row, not_scheduled(wording.PREEMPTED))
 
 
 def _left(plan: Plan, permit: Mapping[Uid, InPermit], snapshot: Snapshot) -> Plan | None:
@@ -272,29 +260,10 @@ def _left(plan: Plan, permit: Mapping[Uid, InPermit], snapshot: Snapshot) -> Pla
     return replace(plan, victims=victims) if alive else None
 
 
-def _rejected(
-    cycle: GangCycle, facts: GangFacts, waited: Mapping[Uid, InPermit]
-) -> Iterator[GangEffect]:
-    """Notify pods that waited in Permit why they no longer do."""
-    trigger = _trigger(cycle, facts)
-    gang = facts.gangs.get(trigger.uid) if trigger is not None else None
-    if gang is None:
-        return
-    if cycle.job is not None and not cycle.gave_back:
-        text = wording.job_message(cycle.job, cycle.waiting, cycle.pods)
-    elif gang.plain:
-        text = wording.OPTIMISTIC_REJECTION
-    else:
-        text = wording.rejected_gang(gang.id)
-    for each in waited.values():
-        if each.now is not None and each.ours:
-            yield from _stated(each.now, text)
-
-
-def _stated(row: PodRow, message: str) -> Iterator[GangEffect]:
-    """Write on a pod that it is not scheduled."""
-    yield WritePod(row, ConditionText(POD_SCHEDULED, "False", UNSCHEDULABLE, message), None)
-    yield Announce(row, failed_scheduling(message), row.pod_class.scheduler_name)
+def _stated(row: PodRow, texts: PodTexts, nominated: str | None = None) -> Iterator[GangEffect]:
+    """Write on a pod that it is not scheduled; `nominated`: as in `WritePod`."""
+    yield WritePod(row, texts.condition, nominated)
+    yield Announce(row, texts.event, row.pod_class.scheduler_name)
 
 
 def _preemptor(attempt: Attempt, cycle: GangCycle, facts: GangFacts) -> Preemptor | None:
@@ -325,38 +294,3 @@ def _nominations(attempt: Attempt, facts: GangFacts) -> Iterator[GangEffect]:
         row, node = facts.rows.get(member.uid), nominated_node(member)
         if row is not None and node is not None:
             yield Nominated(row.uid, node, row.priority)
-
-
-def _reported(
-    attempt: Attempt, cycle: GangCycle, member: Member, facts: GangFacts
-) -> Iterator[GangEffect]:
-    row = facts.rows.get(member.uid)
-    if row is None:
-        return
-    message = _message(attempt, cycle, member, facts)
-    reason = SCHEDULER_ERROR if attempt.code is Code.ERROR else UNSCHEDULABLE
-    condition = ConditionText(POD_SCHEDULED, "False", reason, message)
-    yield WritePod(row, condition, nominated_node(member))
-    yield Announce(row, failed_scheduling(message), row.pod_class.scheduler_name)
-
-
-def _message(attempt: Attempt, cycle: GangCycle, member: Member, facts: GangFacts) -> str:
-    gang = facts.gangs.get(member.uid)
-    if member.diagnosis is not None:
-        text = fit_text(member.diagnosis)
-        if cycle.job is None:
-            row = facts.rows.get(member.uid)
-            if not cycle.gave_back or row is None or gang is None:
-                return text
-            if gang.plain:
-                return f"{text} {wording.rejected_pod_group(gang.id, row.name)}"
-            return f"{text} {wording.rejected_gang(gang.id)}"
-        said = wording.job_message(cycle.job, cycle.waiting, cycle.pods)
-        return f"{text} {wording.post_filter_message(said)}"
-    trigger = _trigger(cycle, facts)
-    if trigger is None:
-        return wording.waiting_message(cycle.key, cycle.waiting, gang.minimum if gang else 0)
-    diagnosis = next(m.diagnosis for m in attempt.members if m.uid == cycle.trigger)
-    fit = fit_text(diagnosis) if diagnosis is not None else ""
-    key = f"{trigger.namespace}/{trigger.name}"
-    return wording.cycle_failure(cycle.key, key, fit, cycle.waiting)
