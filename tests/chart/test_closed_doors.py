@@ -149,6 +149,12 @@ def test_a_way_out_that_would_stop_the_operator_is_refused(tmp_path: Path) -> No
     with pytest.raises(RenderingFailed, match="or no message gets there"):
         policy(tmp_path, **closed, notifications=hosts)
     assert len(policy(tmp_path, **closed)["egress"]) == 2
+    rendered = render(tmp_path, {**closed, "notice": {"enabled": True}})
+    (peers,) = rendered.one("NetworkPolicy")["spec"]["egress"][2:]
+    assert peers["ports"] == [{"port": "notice", "protocol": "TCP"}]
+    labels = rendered.one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    (leader,) = peers["to"]
+    assert leader["podSelector"]["matchLabels"].items() <= labels.items()
 
 
 def test_messages_to_webhooks_have_their_way_out_and_their_key(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeAlias, cast
 
@@ -45,11 +45,17 @@ def waiting(
         kept=lambda _: (),
         ready_of=lambda _: (),
         waiters=SimpleNamespace(wait=wait),
+        unrecorded=lambda _: [],
+        recorded=lambda *_: None,
     )
+
+    async def slept(_: int) -> None:
+        return
+
     audience = SimpleNamespace(
         members=lambda _: (), keeps=False, why_pardoned=lambda *_: "", keep=lambda _: ""
     )
-    clock = SimpleNamespace()
+    clock = SimpleNamespace(monotonic=lambda: 0, sleep=slept)
     return LettingSave(cast("Any", notices), cast("Any", audience), cast("Any", clock)), turn
 
 
@@ -58,7 +64,9 @@ def extended_at(wishes: Wishes, turns: int) -> list[int]:
     letting, turn = waiting(wishes, turns)
     written = []
 
-    async def extend(intent: Preemption, _: Callable[[], Mapping[str, str]]) -> Preemption:
+    async def extend(
+        intent: Preemption, _: Callable[[], Mapping[str, str]], saved: Sequence[str]
+    ) -> Preemption:
         written.append(turn[0])
         return intent
 

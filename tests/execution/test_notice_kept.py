@@ -258,8 +258,11 @@ def judged(site: Telling, record: dict[str, Any]) -> None:
         saved = None if None in done else max(each for each in done if each is not None)
         due = max([deadline, *(told for pod in pods for _, told in pod.heard)])
         may_go = due if saved is None else min(saved, due)
-        # What was said to a process that has died is forgotten: the next one waits.
-        goes = due if site.deaths else may_go
+        # What was said to a process that has died is known to the next one if it was recorded.
+        recorded = set(record["status"].get("savedPods", ()))
+        known = all(each.ended or each.uid in recorded for each in speakers_of(pods))
+        goes = may_go if known or not site.deaths else due
+        site.seen["recorded, and a death"] += bool(site.deaths and known and may_go < due)
         latest = max(latest, goes)
         for at in (site.evicted_at[uid] for uid in unit if uid in site.evicted_at):
             early = saved is not None and at < deadline
@@ -351,5 +354,6 @@ async def test_no_unit_goes_before_it_saved_or_its_deadline_whatever_pods_say_an
     print(f"\n{name}: {dict(seen)}\ndeaths: {dict(deaths)}")
     for what in ("evicted early", "evicted late", "pardoned", "extended"):
         assert seen[what] >= 5, (what, seen)
+    assert seen["recorded, and a death"] >= 1, seen
     kinds = {"post preemptions", "patch preemptions", "post preemptionnotices"}
     assert deaths.keys() >= kinds | {"mark" if site.plane.by_mark else "evict"}, deaths

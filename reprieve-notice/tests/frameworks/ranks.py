@@ -20,6 +20,7 @@ from reprieve_notice.notices import Notices
 class Source:
     """An operator in the same process, which tells the pod from a step on."""
 
+    hears = True
     monotonic = staticmethod(time.monotonic)
 
     def __init__(self) -> None:

@@ -304,7 +304,8 @@ class PreemptionStatus(_Struct, frozen=True):
     ("0-3998,4000"). `disruptions_pending`: not all of its Disruptions are written yet.
     `lost_after_save`: device seconds that victims lost who had saved after a notice, from then on,
     by the uid of their root.
-    `extended`: to when their deadlines were extended, likewise. `untold`: the former name of
+    `extended`: to when their deadlines were extended, likewise. `saved_pods`: uids of pods that
+    reported their save while others of the plan still saved. `untold`: the former name of
     `disruptions_pending`, read and not written.
     """
 
@@ -321,6 +322,7 @@ class PreemptionStatus(_Struct, frozen=True):
     disruptions_pending: bool = False
     lost_after_save: dict[str, int] = {}
     extended: dict[str, str] = {}
+    saved_pods: list[str] = []
     untold: bool = False
 
     @property

@@ -130,7 +130,7 @@ class Executor(Generic[M]):
         each_for_itself = self._victims.manner.each_for_itself
         why = await self._saving.wait(
             each.intent,
-            partial(self._extend, each),
+            partial(self._note_answers, each),
             partial(self._release, each) if each_for_itself else None,
         )
         if why and not each.any_over and not each.left:
@@ -143,19 +143,19 @@ class Executor(Generic[M]):
         self._saving.release(each.intent)
         return True
 
-    async def _extend(
-        self, each: Carried[M], intent: Preemption, until: Callable[[], Mapping[str, str]]
-    ) -> Preemption:
-        """Record to when deadlines are extended; return the record, unchanged where that fails."""
+    async def _note_answers(
+        self,
+        each: Carried[M],
+        intent: Preemption,
+        until: Callable[[], Mapping[str, str]],
+        saved: Sequence[str],
+    ) -> Preemption | None:
+        """Record what pods reported; return the record, None where that fails."""
         try:
-            each.intent = await self.book.note_extensions(intent, until)
+            each.intent = await self.book.note_answers(intent, until, saved)
         except ApiError as failure:
-            log.warning(
-                "preemption %s: deadlines are not extended yet, the record cannot be written: %s",
-                each.name,
-                failure,
-            )
-            return intent
+            log.warning("preemption %s: reports are not recorded yet: %s", each.name, failure)
+            return None
         return each.intent
 
     async def _release(self, each: Carried[M], victims: Sequence[Victim]) -> Preemption | None:

@@ -28,7 +28,9 @@ _EVERY: Final = SECOND
 _FITTED_EVERY: Final = 5
 _PROVEN_EVERY: Final = 30
 # A server whose definition lacks the field stores no extension: the write is repeated seldom.
-_EXTENDED_EVERY: Final = 10
+_RECORDED_EVERY: Final = 10
+# Thousands of pods may answer at once.
+_LEAST: Final = SECOND // 20
 
 
 class Depth(IntEnum):
@@ -43,8 +45,11 @@ class Depth(IntEnum):
 Release: TypeAlias = Callable[[Sequence[Victim]], Awaitable[Preemption | None]]
 
 
-#: Records to when deadlines are extended, by the uids of roots; returns the record as it stands.
-Extend: TypeAlias = Callable[[Preemption, Callable[[], Mapping[str, str]]], Awaitable[Preemption]]
+#: Records to when deadlines are extended, by the uids of roots, and which pods have saved; returns
+#: the record as it stands, None where that fails.
+Record: TypeAlias = Callable[
+    [Preemption, Callable[[], Mapping[str, str]], Sequence[str]], Awaitable[Preemption | None]
+]
 
 
 class Audience(Protocol):
@@ -76,22 +81,26 @@ class LettingSave:
         self._audience = audience
         self._clock = clock
 
-    async def wait(self, intent: Preemption, extend: Extend, release: Release | None = None) -> str:
+    async def wait(self, intent: Preemption, record: Record, release: Release | None = None) -> str:
         """Return when a plan's victims may be evicted; the result states why they stay instead.
 
         `release` evicts victims that may be evicted while others are waited for; without it no
-        victim is evicted early. `extend` records to when deadlines are extended.
+        victim is evicted early. `record` writes what pods have reported.
         """
         notices, audience, turn = self._notices, self._audience, 0
-        asked: Mapping[str, str] = {}
+        asked: tuple[Mapping[str, str], Sequence[str]] = {}, ()
         notices.begin(intent, audience.members, keeps=audience.keeps)
         while True:
+            began = self._clock.monotonic()
             notices.follow(intent, audience.members)
-            wishes = notices.wishes(intent)
-            if wishes and (wishes != asked or turn % _EXTENDED_EVERY == 0):
-                asked = wishes
-                intent = await extend(intent, partial(notices.wishes, intent))
+            answers = notices.wishes(intent), notices.unrecorded(intent)
+            if any(answers) and (answers != asked or turn % _RECORDED_EVERY == 0):
+                asked = answers
+                written = await record(intent, partial(notices.wishes, intent), answers[1])
+                intent = written or intent
                 notices.extend(intent)
+                if written:
+                    notices.recorded(intent, answers[1])
             longest, kept = notices.waits(intent), notices.kept(intent)
             why = audience.keep(kept) if kept else ""
             ready = notices.ready_of(intent) if release is not None and longest else ()
@@ -110,6 +119,7 @@ class LettingSave:
                     notices.release(intent, unit)
             turn += 1
             await notices.waiters.wait(intent.metadata.name, min(longest, _EVERY))
+            await self._clock.sleep(max(0, began + _LEAST - self._clock.monotonic()))
 
     def losses(self, intent: Preemption) -> dict[str, int]:
         """Return what victims of a plan lose that have saved, if they are evicted now."""

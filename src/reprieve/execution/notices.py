@@ -2,8 +2,9 @@
 
 A plan whose record is `Noticed` starts here. From then on its units are notified, and their
 statements are accepted until they are released or pardoned. The deadline outlasts this process,
-since it stands in the record. What was stated does not: the next leader waits until the deadline
-unless it is stated again. How earlier notices of a lineage ended is read from records.
+since it stands in the record. So does which pods have saved, while others of their plan still save:
+that is recorded before they are answered. How earlier notices of a lineage ended is read from
+records.
 
 Source: the contract of notices in `docs/notice-reference.md`.
 """
@@ -13,19 +14,19 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos, format_instant, instant_or_none, parse_instant
 from reprieve.api.reprieve import Preemption, Victim
 from reprieve.engine.lost_work import devices_of
-from reprieve.engine.notice.credit import NO_HISTORY, History
+from reprieve.engine.notice.credit import History
 from reprieve.engine.notice.expected import AtStake, Terms, with_notice
-from reprieve.engine.notice.granting import MOST, NO_GRANT, Grant, NoticePolicy, granted
+from reprieve.engine.notice.granting import NO_GRANT, Grant, NoticePolicy, granted
 from reprieve.engine.notice.states import Notice, State
 from reprieve.execution.histories import Histories
+from reprieve.execution.notified import NO_WORD, Asking, Member, Members, Notified, Word
 from reprieve.execution.waiters import Waiters
 from reprieve.telemetry.metrics import Metrics
 
@@ -37,98 +38,6 @@ _LATEST: Final = 600  # notices that ended, which are still answered for
 def is_notified(intent: Preemption) -> bool:
     """Whether a victim of the plan gets notice before its eviction."""
     return any(victim.notice is not None for victim in intent.spec.victims)
-
-
-class Member(NamedTuple):
-    """A pod of a unit: whether it answers for the unit, and whether it has ended.
-
-    `name`: in the namespace of the victim; empty for a pod that is deleted.
-    """
-
-    uid: str
-    speaks: bool = False
-    ended: bool = False
-    name: str = ""
-
-
-#: Gives the pods of a victim, None where the victim itself is deleted.
-Members: TypeAlias = Callable[[Victim], Sequence[Member] | None]
-
-
-class Asking(NamedTuple):
-    """A victim of a plan before it is recorded.
-
-    `asked`: nanoseconds that its pods request; `pods`: their uids; `allowed`: by queue or class.
-    `undone`: nanoseconds of its work that are not saved, on each of its `devices`; `save`: how long
-    its save lasts, 0 where that is not known; `lineage`: whose credit counts.
-    """
-
-    unit: str
-    asked: Sequence[int]
-    pods: Sequence[str]
-    allowed: int = MOST
-    undone: int = 0
-    devices: int = 0
-    save: int = 0
-    lineage: str = ""
-
-
-class Word(NamedTuple):
-    """What a pod states beside its state: for people, and its step, -1 where it states none."""
-
-    checkpoint: str = ""
-    message: str = ""
-    step: int = -1
-
-
-NO_WORD: Final = Word()
-
-
-@dataclass(slots=True)
-class Notified:
-    """One unit with notice: `pods` may read it, the speakers among them answer it.
-
-    `names`: of those that were there, by uid.
-    `speaks`: those of `pods` that stated that they answer for all. `since`: when it was notified,
-    or adopted; `ahead`: by how much wall time was ahead of monotonic time then. `keeps`: it may
-    state that it is needed; `kept`: it did. `word`: the last statement of a pod; `heard`: a pod
-    stated something; `unheard`: it ended at its deadline without a statement. `saved_at`: when all
-    of them had saved. `history` of its lineage. `wished`: to when it is extended once that is
-    recorded.
-    """
-
-    id: str
-    intent: Preemption
-    victims: Sequence[Victim]
-    notice: Notice
-    since: int
-    ahead: int
-    pods: set[str] = field(default_factory=set)
-    names: dict[str, str] = field(default_factory=dict)
-    speaks: set[str] = field(default_factory=set)
-    keeps: bool = False
-    kept: bool = False
-    word: Word = NO_WORD
-    heard: bool = False
-    unheard: bool = False
-    saved_at: int = 0
-    history: History = NO_HISTORY
-    wished: int = 0
-
-    @property
-    def lineage(self) -> str:
-        """Return the lineage of the unit, as the record has it."""
-        return self.victims[0].lineage
-
-    @property
-    def plan(self) -> str:
-        """Return the name of the record."""
-        return self.intent.metadata.name
-
-    @property
-    def at_stake(self) -> int:
-        """Return the device-seconds of work that the record counts as lost with the unit."""
-        return sum(victim.lost_device_seconds for victim in self.victims)
 
 
 class Notices:
@@ -264,7 +173,10 @@ class Notices:
             notice = notice.ended(min(now, deadline - 1))
         history = self.histories.of(victims[0].lineage)
         ahead = now - self._clock.monotonic()
-        self._notified[id] = Notified(id, intent, victims, notice, now, ahead, history=history)
+        notified = Notified(id, intent, victims, notice, now, ahead, history=history)
+        notified.recorded.update(intent.status.saved_pods)
+        notified.said.update(notified.recorded)
+        self._notified[id] = notified
         return id
 
     def follow(self, intent: Preemption, members: Members) -> None:
@@ -285,7 +197,9 @@ class Notices:
             if all(each is None for each in found):
                 self._stated(notified, notified.notice.ended(self._now(notified)))
                 continue
-            there = frozenset(pod.uid for pod in pods if not pod.ended)
+            said = notified.said
+            there = frozenset(pod.uid for pod in pods if not pod.ended and pod.uid not in said)
+            notified.heard = notified.heard or not said.isdisjoint(notified.pods)
             speakers = frozenset(notified.speaks or notified.pods)
             self._stated(notified, notified.notice.spoken_for(speakers, there, self._now(notified)))
 
@@ -427,14 +341,34 @@ class Notices:
                 self._stated(notified, notified.notice.extended_to(until, self._now(notified)))
                 self.waiters.wake(notified.id)
 
-    async def settled(self, notified: Notified, nanoseconds: int) -> None:
-        """Return when the wish of a unit is recorded, or after so long."""
-        if notified.wished:
-            await self.waiters.wait(notified.id, nanoseconds)
+    def unrecorded(self, intent: Preemption) -> list[str]:
+        """Return the pods whose saves are to be recorded, since their plan still waits."""
+        notified = self._of_plan(intent)
+        if all(each.notice.may_go for each in notified):
+            return []
+        return sorted(set[str]().union(*(each.said - each.recorded for each in notified)))
+
+    def recorded(self, intent: Preemption, pods: Sequence[str]) -> None:
+        """The saves of these pods are recorded."""
+        for notified in self._of_plan(intent):
+            notified.recorded.update(notified.said.intersection(pods))
+            self.waiters.wake(notified.id)
+
+    async def settled(self, notified: Notified, uid: str, nanoseconds: int) -> None:
+        """Return when what a pod reported is recorded, or after so long."""
+        until = self._clock.monotonic() + nanoseconds
+        while notified.wished or uid in self.unrecorded(notified.intent):
+            left = until - self._clock.monotonic()
+            if left <= 0:
+                return
+            await self.waiters.wait(notified.id, left)
 
     def saved(self, notified: Notified, uid: str, word: Word = NO_WORD) -> None:
         """A pod of the unit reports that it has saved."""
         self._hear(notified, uid, word)
+        if uid in notified.notice.speakers and notified.notice.waits and uid not in notified.said:
+            notified.said.add(uid)
+            self.waiters.wake(notified.plan)
         self._stated(notified, notified.notice.has_saved(uid, self._now(notified)))
 
     def keep(self, notified: Notified, uid: str) -> None:

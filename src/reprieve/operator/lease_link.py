@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kubeworld.units.instants import Nanos
@@ -28,13 +28,17 @@ _SLOT: Final = 1024  # bytes in shared memory
 
 @dataclass(frozen=True, slots=True)
 class WantedLease:
-    """Which lease is to be kept, for whom, and for how long one who is silent; nanoseconds."""
+    """Which lease is to be kept, for whom, and for how long one who is silent; nanoseconds.
+
+    `annotations`: what it states of its holder.
+    """
 
     namespace: str
     name: str
     identity: str
     duration: int
     longest_silence: int
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
 class Shared:

@@ -113,6 +113,8 @@ class _Candidacy:
             published=self._publish,
             wanted=lambda: _is_there(keeping, wanted.longest_silence),
         )
+        for name, value in wanted.annotations.items():
+            self._elector.annotate(name, value)
 
     async def until(self, over: asyncio.Task[list[Accused]]) -> bool:
         """Keep the lease until it is lost, or it is over; then give it back and return True."""

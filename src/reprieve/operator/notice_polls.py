@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 from reprieve.telemetry.connections import IDLE_S, Connections
 
-__all__ = ["Answer", "Poll", "Polls", "poll_of"]
+__all__ = ["PASSED_ON", "Answer", "Poll", "Polls", "poll_of"]
 
 _LONGEST: Final = 8_190  # of a head, as for aiohttp
 _NAME: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
@@ -27,14 +27,21 @@ _POLL: Final = re.compile(
 #: A request with one of these is more than a poll.
 _BEYOND: Final = (b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"te", b"trailer")
 _AUTHORIZATION: Final = b"authorization"
+#: The header of a request that another process passes on (`notice_leader`).
+PASSED_ON: Final = "Reprieve-Passed-On"
+_PASSED_ON: Final = PASSED_ON.lower().encode()
 
 
 class Poll(NamedTuple):
-    """A poll: the seconds that it waits, its header `Authorization`, and if it is the last one."""
+    """A poll: the seconds that it waits, its header `Authorization`, and if it is the last one.
+
+    `passed_on`: by a process that does not lead.
+    """
 
     wait: str
     authorization: str
     closes: bool
+    passed_on: bool = False
 
 
 class Answer(NamedTuple):
@@ -45,9 +52,14 @@ class Answer(NamedTuple):
     content_type: str = "text/plain"
     again: bool = False
 
+    @property
+    def closes(self) -> bool:
+        """Whether the connection ends: the next one may reach a process that can answer."""
+        return self.status == HTTPStatus.SERVICE_UNAVAILABLE
 
-#: Answers a poll, given its wait and its header `Authorization`.
-Desk: TypeAlias = Callable[[str, str], Awaitable[Answer]]
+
+#: Answers a poll, given its wait, its header `Authorization`, and whether it was passed on.
+Desk: TypeAlias = Callable[[str, str, bool], Awaitable[Answer]]
 
 
 class Polls:
@@ -113,9 +125,10 @@ class _Connection(asyncio.Protocol):
     async def _answer(self, poll: Poll) -> None:
         assert self._transport is not None
         try:
-            answer = await self._polls.desk(poll.wait, poll.authorization)
-            self._transport.write(_written(answer, closes=poll.closes))
-            if poll.closes:
+            answer = await self._polls.desk(poll.wait, poll.authorization, poll.passed_on)
+            closes = poll.closes or answer.closes
+            self._transport.write(_written(answer, closes=closes))
+            if closes:
                 self._transport.close()
             else:
                 loop = asyncio.get_running_loop()
@@ -155,7 +168,7 @@ def poll_of(data: bytes) -> Poll | None:
     found = _POLL.fullmatch(data) if len(data) <= _LONGEST else None
     if found is None:
         return None
-    wait, authorization, closes = found[1] or b"0", b"", False
+    wait, authorization, closes, passed_on = found[1] or b"0", b"", False, False
     for line in found[2].splitlines():
         name, _, value = line.partition(b":")
         name = name.lower()
@@ -167,7 +180,9 @@ def poll_of(data: bytes) -> Poll | None:
             if value.strip().lower() not in (b"close", b"keep-alive"):
                 return None
             closes = value.strip().lower() == b"close"
-    return Poll(wait.decode(), authorization.decode(), closes)
+        elif name == _PASSED_ON:
+            passed_on = True
+    return Poll(wait.decode(), authorization.decode(), closes, passed_on)
 
 
 def _written(answer: Answer, *, closes: bool) -> bytes:

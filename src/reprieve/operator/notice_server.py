@@ -8,9 +8,9 @@
 
 Refusals: 401 without a token of a pod (`pod_tokens`), 404 for a notice that is not of the pod's
 unit, 400 for what is no word and for `keep` where work may not be kept, 413 for a body above 4 KiB,
-429 for the 61st request of a pod in a minute and its 17th poll at a time, 503 by a process that
-does not lead or while the API server does not review tokens. Source: the contract of notices in
-`docs/notice-reference.md`.
+429 for the 61st request of a pod in a minute and its 17th poll at a time, 503 while no process
+leads or the API server does not review tokens. A process that does not lead passes requests on to
+the one that does (`notice_leader`). Source: the contract of notices in `docs/notice-reference.md`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Final, Literal, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
@@ -33,7 +34,8 @@ from kubeworld.units.instants import InvalidInstant, Nanos, format_instant, pars
 from kubeworld.units.untrusted import integer_or_none
 from reprieve.execution.accounts.reported_checkpoints import ReportedCheckpoints, SavedPod
 from reprieve.execution.notices import Notices, Notified, Word
-from reprieve.operator.notice_polls import Answer, Polls
+from reprieve.operator.notice_leader import Leader, Passed
+from reprieve.operator.notice_polls import PASSED_ON, Answer, Polls
 from reprieve.operator.pod_tokens import ShownPod, Undecided
 from reprieve.telemetry.connections import IDLE_S, Connections, Limits, listening
 from reprieve.wording.displacements import notice_reason
@@ -50,7 +52,7 @@ _UNUSED_S: Final = 10.0  # a connection without a first request
 _LONGEST_POLL: Final = 55
 _LONGEST: Final = 256  # letters of what is reported to people
 _BODY_S: Final = 5.0
-_RECORDED: Final = 2 * SECOND  # how long an answer waits until an extension is recorded
+_RECORDED: Final = 2 * SECOND  # how long an answer waits until the report is recorded
 _BEARER: Final = "Bearer "
 _Body = TypeVar("_Body", bound=msgspec.Struct)
 
@@ -82,7 +84,8 @@ class _Refused(Exception):
 class NoticeDesk:
     """Answers pods. `pod_of` returns the pod that a token is of, without a uid for none.
 
-    `checkpoints`: where ordinary saves are recorded, None where they are not.
+    `checkpoints`: where ordinary saves are recorded, None where they are not. `leader`: who answers
+    while this process does not lead.
     """
 
     def __init__(
@@ -91,19 +94,27 @@ class NoticeDesk:
         pod_of: Callable[[str], Awaitable[ShownPod]],
         clock: Clock,
         checkpoints: ReportedCheckpoints | None = None,
+        leader: Leader | None = None,
     ) -> None:
         self._notices = notices
         self._checkpoints = checkpoints
         self._pod_of = pod_of
         self._clock = clock
+        self._leader = leader
         self._minute = 0
         self._requests: Counter[str] = Counter()  # of this minute, by pod
 
-    async def polled(self, wait_s: str, authorization: str) -> Answer:
+    async def polled(self, wait_s: str, authorization: str, passed_on: bool = False) -> Answer:
         """Answer the poll of a pod."""
+        wait = integer_or_none(wait_s, least=0)
         try:
+            if not self._notices.ready:
+                seconds = min(wait or 0, _LONGEST_POLL)
+                path = f"/v1/notice?wait={'x' if wait is None else seconds}"
+                return await self._by_leader(
+                    Passed("GET", path, authorization, wait=seconds), passed_on
+                )
             uid = (await self._pod(authorization)).uid
-            wait = integer_or_none(wait_s, least=0)
             if wait is None:
                 raise _Refused(400, "wait: accepted: seconds, 0 to 55")
         except _Refused as refusal:
@@ -118,10 +129,13 @@ class NoticeDesk:
 
     async def ask(self, request: web.Request) -> Answer:
         """Answer a poll that aiohttp has read."""
-        return await self.polled(request.query.get("wait", "0"), _authorization(request))
+        wait, passed_on = request.query.get("wait", "0"), PASSED_ON in request.headers
+        return await self.polled(wait, _authorization(request), passed_on)
 
     async def hear(self, request: web.Request) -> Answer:
         """Accept the report of a pod about its notice."""
+        if not self._notices.ready:
+            return await self._report_by_leader(request)
         uid = (await self._pod(_authorization(request))).uid
         found = self._notices.find(request.match_info["id"], uid)
         if found is None:
@@ -135,11 +149,13 @@ class NoticeDesk:
             self._notices.saved(found, uid, _for_people(word))
         else:
             self._notices.saving(found, uid, expected, _for_people(word))
-            await self._notices.settled(found, _RECORDED)
+        await self._notices.settled(found, uid, _RECORDED)
         return self._shown(found)
 
     async def saved(self, request: web.Request) -> Answer:
         """Record that a pod saved, without any notice."""
+        if not self._notices.ready:
+            return await self._report_by_leader(request)
         pod = await self._pod(_authorization(request))
         if self._checkpoints is None or not pod.name:
             raise _Refused(404, "checkpoints are not recorded here: reprieve run --notice-files")
@@ -148,6 +164,19 @@ class NoticeDesk:
         if not self._checkpoints.saved(SavedPod(*pod), at):
             raise _Refused(503, "too many checkpoints are not written yet")
         return Answer(204)
+
+    async def _report_by_leader(self, request: web.Request) -> Answer:
+        body, path = await _body(request), quote(request.path)
+        passed = Passed("POST", path, _authorization(request), body)
+        return await self._by_leader(passed, PASSED_ON in request.headers)
+
+    async def _by_leader(self, passed: Passed, passed_on: bool) -> Answer:
+        """Return what the process answers that leads."""
+        if self._leader is not None and not passed_on:
+            answer = await self._leader.answer(passed)
+            if answer is not None:
+                return answer
+        raise _Refused(503, "this process does not lead, and the one that leads does not answer")
 
     def _shown(self, reported: Notified) -> Answer:
         notice, now = reported.notice.at(self._clock.wall()), self._clock.wall()
@@ -161,8 +190,6 @@ class NoticeDesk:
         return Answer(200, msgspec.json.encode(shown).decode(), "application/json")
 
     async def _pod(self, given: str) -> ShownPod:
-        if not self._notices.ready:
-            raise _Refused(503, "this process does not lead")
         pod = ShownPod()
         if given.startswith(_BEARER):
             try:
@@ -203,12 +230,17 @@ async def _word(request: web.Request) -> tuple[_Word, int]:
 async def _decoded(request: web.Request, kind: type[_Body], accepted: str) -> _Body:
     """Return the fields of the body of a request."""
     try:
-        async with asyncio.timeout(_BODY_S):
-            return msgspec.json.decode(await request.read(), type=kind)
-    except TimeoutError:
-        raise _Refused(408, "the body did not come in time") from None
+        return msgspec.json.decode(await _body(request), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise _Refused(400, f"accepted: {accepted}") from None
+
+
+async def _body(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_S):
+            return await request.read()
+    except TimeoutError:
+        raise _Refused(408, "the body did not come in time") from None
 
 
 @asynccontextmanager
@@ -252,9 +284,12 @@ def _answered(answer: Callable[[web.Request], Awaitable[Answer]]) -> Handler:
         again = {"Retry-After": "1"} if found.again else {}
         if found.status == 204:
             return web.Response(status=204)
-        return web.Response(
+        response = web.Response(
             text=found.body, status=found.status, content_type=found.content_type, headers=again
         )
+        if found.closes:
+            response.force_close()
+        return response
 
     return handler
 

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubeworld.units.clock import Clock
 from kubeworld.units.durations import HOUR, MINUTE, SECOND
@@ -36,7 +36,7 @@ from reprieve.planes.quota.webhooks.certificates import (
 )
 from reprieve.units.errors import UsageError
 
-__all__ = ["NoticeTls", "notice_context"]
+__all__ = ["Contexts", "NoticeTls", "notice_contexts"]
 
 log: Final = logging.getLogger(__name__)
 
@@ -63,23 +63,33 @@ class NoticeTls:
         return (own, f"{own}.svc", f"{own}.svc.cluster.local", "localhost", "127.0.0.1")
 
 
+class Contexts(NamedTuple):
+    """For `serving` pods, and for requests to the process that leads (`leader`)."""
+
+    serving: ssl.SSLContext
+    leader: ssl.SSLContext
+
+
 @asynccontextmanager
-async def notice_context(
-    tls: NoticeTls, client: Client, clock: Clock
-) -> AsyncIterator[ssl.SSLContext]:
-    """Give what a server needs for TLS; its certificate is kept up to date.
+async def notice_contexts(tls: NoticeTls, client: Client, clock: Clock) -> AsyncIterator[Contexts]:
+    """Give what processes need for TLS; the certificate is kept up to date.
 
     Raises:
         UsageError: the files cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    keeper = _Keeper(tls, client, clock, context)
+    leader = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # The leader is called by its address: who has a key of ours is one of us.
+    leader.check_hostname = False
+    leader.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    contexts = Contexts(context, leader)
+    keeper = _Keeper(tls, client, clock, contexts)
     if tls.folder is not None:
         keeper.serve(certificates_in(tls.folder))
     keeping = asyncio.create_task(keeper.run())
     try:
-        yield context
+        yield contexts
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
@@ -88,13 +98,11 @@ async def notice_context(
 class _Keeper:
     """Keeps the certificate of one server up to date."""
 
-    def __init__(
-        self, tls: NoticeTls, client: Client, clock: Clock, context: ssl.SSLContext
-    ) -> None:
+    def __init__(self, tls: NoticeTls, client: Client, clock: Clock, contexts: Contexts) -> None:
         self._tls = tls
         self._client = client
         self._clock = clock
-        self._context = context
+        self._contexts = contexts
         self._served: Certificates | None = None
         self._trouble = ""
 
@@ -105,7 +113,10 @@ class _Keeper:
             UsageError: it is no certificate with its key.
         """
         if found != self._served:
-            load_chain(self._context, found)
+            load_chain(self._contexts.serving, found)
+            self._contexts.leader.load_verify_locations(cadata=_first(found))
+            if self._tls.folder is None:
+                self._contexts.leader.load_verify_locations(cadata=found.trusted.decode())
             self._served = found
             log.info("notices are served with a new certificate")
 
@@ -150,3 +161,9 @@ class _Keeper:
             return
         if kept.get("data") != data:
             await self._client.replace(CONFIG_MAPS, {**kept, "data": data}, dict)
+
+
+def _first(found: Certificates) -> str:
+    """Return the certificate that is served, without those of the authorities that follow it."""
+    text, end = found.certificate.decode("ascii", "replace"), "-----END CERTIFICATE-----"
+    return text[: text.index(end) + len(end)] + "\n"

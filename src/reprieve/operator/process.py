@@ -18,9 +18,8 @@ import os
 import secrets
 import signal
 import socket
-import ssl
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +50,7 @@ from reprieve.operator.leading import End, end, lead
 from reprieve.operator.lease_keeper import LeaseKeeper
 from reprieve.operator.lease_link import WantedLease
 from reprieve.operator.metrics_access import metrics_protection
+from reprieve.operator.notice_desk import notice_desk
 from reprieve.operator.planes import PLANES
 from reprieve.planes.common.assembly import (
     Assembled,
@@ -233,7 +233,7 @@ async def _served(
             next((each.page for each in made if each.page is not None), None),
             metrics_protection(client, clock) if options.metrics_auth else None,
         ) as port,
-        _notice_desk(given),
+        notice_desk(given, LEASE_NAME) as noted,
     ):
         log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
         runners = [runner for each in made for runner in each.runners]
@@ -259,9 +259,8 @@ async def _served(
         answering = None if serving is None else asyncio.create_task(serving.run())
         background += [] if answering is None else [answering]
         try:
-            lease = WantedLease(
-                namespace, LEASE_NAME, identity, options.lease_duration, options.longest_silence
-            )
+            times = options.lease_duration, options.longest_silence
+            lease = WantedLease(namespace, LEASE_NAME, identity, *times, noted)
             planes = [each.plane for each in made]
             suspects = given.decision_limit.suspects
             return await lead(planes, keeper, lease, suspects, given.stop, answering, broken)
@@ -303,49 +302,6 @@ def _responder(given: Surroundings, notices: Notices) -> list[Runner]:
 
     most = options.eviction_notice
     return [EvictionResponder(notices, given.client, given.fence, given.clock, most)]
-
-
-@contextlib.asynccontextmanager
-async def _notice_desk(given: Surroundings) -> AsyncIterator[None]:
-    """Answer pods that request notices, where that is wanted."""
-    options, notices = given.options, given.notices
-    if options.notice_port is None or options.dry_run or notices is None:
-        yield
-        return
-    # Here, since most operators answer no pods.
-    from reprieve.execution.accounts.reported_checkpoints import ReportedCheckpoints
-    from reprieve.operator.notice_server import NoticeDesk, serve_notices
-    from reprieve.operator.pod_tokens import PodTokens
-
-    chosen = None
-    if options.notice_files:
-        chosen = ReportedCheckpoints(given.client, given.fence, given.clock)
-    desk = NoticeDesk(notices, PodTokens(given.client, given.clock), given.clock, chosen)
-    async with (
-        _notice_context(given) as context,
-        serve_notices(desk, options.metrics_host, options.notice_port, context) as port,
-    ):
-        log.info("notice server listens on port %d%s", port, "" if context is None else ", TLS")
-        writing = [] if chosen is None else [asyncio.create_task(chosen.run())]
-        try:
-            yield
-        finally:
-            await end(writing)
-
-
-@contextlib.asynccontextmanager
-async def _notice_context(given: Surroundings) -> AsyncIterator[ssl.SSLContext | None]:
-    """Give what notices are served over TLS with, None where they are served without."""
-    service, folder = given.options.notice_tls, given.options.notice_certificate
-    if not service and folder is None:
-        yield None
-        return
-    # Here, since what makes certificates uses 8 MiB, and most operators have none made.
-    from reprieve.operator.notice_tls import NoticeTls, notice_context
-
-    tls = NoticeTls(service, given.settings.start.operator_namespace, folder)
-    async with notice_context(tls, given.client, given.clock) as context:
-        yield context
 
 
 def _others(

@@ -234,16 +234,20 @@ class Book:
             return intent
         return await self._with_losses(intent, lost, IntentPhase.NOTICED)
 
-    async def note_extensions(
-        self, intent: Preemption, until: Callable[[], Mapping[str, str]]
+    async def note_answers(
+        self, intent: Preemption, until: Callable[[], Mapping[str, str]], saved: Iterable[str]
     ) -> Preemption:
-        """Write to when deadlines are extended, while the plan waits; return its record.
+        """Write what pods reported, while the plan waits; return its record.
+
+        `until` returns to when deadlines are extended; `saved`: uids of pods that have saved.
 
         Raises:
             Deposed: the fence is closed.
             ApiError: to be tried again.
         """
-        return await self._while_noticed(intent, lambda each: self.log.extend(each, until()))
+        return await self._while_noticed(
+            intent, lambda each: self.log.note_answers(each, until(), saved)
+        )
 
     async def _with_losses(
         self, intent: Preemption, lost: Callable[[], Mapping[str, int]], phase: IntentPhase

@@ -192,16 +192,22 @@ class IntentLog:
         kept = dict(islice(known.items(), _MOST_SAVED))
         return await self._write(intent, phase=phase, lost_after_save=kept)
 
-    async def extend(self, intent: Preemption, until: Mapping[str, str]) -> Preemption:
-        """Write to when deadlines are extended, by the uids of roots.
+    async def note_answers(
+        self, intent: Preemption, until: Mapping[str, str], saved: Iterable[str]
+    ) -> Preemption:
+        """Write to when deadlines are extended, by the uids of roots, and which pods have saved.
 
         Raises:
             Deposed: the fence is closed.
             Conflict: another process wrote the intent since it was read.
         """
         known = {**intent.status.extended, **until}
+        pods = dict.fromkeys((*intent.status.saved_pods, *saved))
         return await self._write(
-            intent, phase=IntentPhase.NOTICED, extended=dict(islice(known.items(), _MOST_SAVED))
+            intent,
+            phase=IntentPhase.NOTICED,
+            extended=dict(islice(known.items(), _MOST_SAVED)),
+            saved_pods=list(islice(pods, _MOST_SAVED)),
         )
 
     async def finish(
