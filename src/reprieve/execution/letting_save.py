@@ -119,7 +119,9 @@ class LettingSave:
                     notices.release(intent, unit)
             turn += 1
             await notices.waiters.wait(intent.metadata.name, min(longest, _EVERY))
-            await self._clock.sleep(max(0, began + _LEAST - self._clock.monotonic()))
+            early = release is not None and notices.ready_of(intent)
+            if notices.waits(intent) and not early:
+                await self._clock.sleep(max(0, began + _LEAST - self._clock.monotonic()))
 
     def losses(self, intent: Preemption) -> dict[str, int]:
         """Return what victims of a plan lose that have saved, if they are evicted now."""
