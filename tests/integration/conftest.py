@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.scenarios.embedded import OPERATOR_USER
+from tests.integration.audited_planes import audited_plane
 from tests.integration.control_plane import (
     ADMINISTRATOR,
     Binaries,
@@ -60,6 +61,13 @@ def with_pod_groups(binaries: Binaries) -> Binaries:
     if binaries.release < (1, 37):
         pytest.skip(f"{binaries.version}: PodGroups of scheduling.k8s.io/v1beta1 come with 1.37")
     return binaries
+
+
+@pytest.fixture
+def audited(controllers: Binaries, tmp_path: Path) -> Iterator[ControlPlane]:
+    """Return a control plane with controllers that logs what the operator requests."""
+    with audited_plane(controllers, tmp_path) as plane:
+        yield plane
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import os
 import signal
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +27,6 @@ from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.stage import Stage
 from tests.integration.audited_planes import (
     PATIENCE_S,
-    audited_plane,
     create,
     decided,
     evictions,
@@ -37,7 +35,7 @@ from tests.integration.audited_planes import (
     until,
     use,
 )
-from tests.integration.control_plane import Binaries, ControlPlane
+from tests.integration.control_plane import ControlPlane
 from tests.integration.site import JOBS, Object
 from tests.integration.test_quota_plan import _FLAVORS
 from tests.quota_plane.site import (
@@ -50,6 +48,8 @@ from tests.quota_plane.site import (
 )
 from tests.quota_plane.site import job as queued_job
 from tests.together.site import KINDS, deployment, job, node
+
+pytestmark = pytest.mark.usefixtures("with_pod_groups")
 
 _NODES: Final = (NodeSpec("node-0", {"cpu": "8", "memory": "16Gi", "pods": "20"}),)
 _RECLAIM: Final = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
@@ -76,20 +76,11 @@ def ending_soon() -> tuple[str, datetime.datetime]:
     return f"{began.minute} {began.hour} * * *", end
 
 
-@pytest.fixture
-def plane(
-    with_pod_groups: Binaries, controllers: Binaries, tmp_path: Path
-) -> Iterator[ControlPlane]:
-    assert with_pod_groups == controllers
-    with audited_plane(controllers, tmp_path) as found:
-        yield found
-
-
 @pytest.mark.slow
 async def test_idle_work_is_spared_over_a_kill_until_the_window_is_over(
-    plane: ControlPlane, tmp_path: Path
+    audited: ControlPlane, tmp_path: Path
 ) -> None:
-    async with decided(plane, tmp_path, (node("n0", 4),)) as (stage, client, operator):
+    async with decided(audited, tmp_path, (node("n0", 4),)) as (stage, client, operator):
         schedule, end = ending_soon()
         given = {"schedule": schedule, "duration": "10m", "planes": ["idle"]}
         await client.create(HARM_BUDGETS, budget(limits={"displacements": 1}, **given), dict)
@@ -120,10 +111,10 @@ async def _idle_then_wanted(client: Client, stage: Stage, number: int) -> None:
 
 @pytest.mark.slow
 async def test_two_planes_charge_one_account_and_neither_gets_a_third(
-    plane: ControlPlane, tmp_path: Path
+    audited: ControlPlane, tmp_path: Path
 ) -> None:
     """The idle plane displaces one, the scheduling plane another; the budget allows two."""
-    async with decided(plane, tmp_path, (node("n0"),)) as (stage, client, _):
+    async with decided(audited, tmp_path, (node("n0"),)) as (stage, client, _):
         given = {"planes": ["idle", "scheduling"], "window": "24h"}
         await client.create(HARM_BUDGETS, budget(limits={"displacements": 2}, **given), dict)
         await _runs_beside_idle(client, stage, "bob", "ann")
@@ -164,9 +155,9 @@ async def _runs_beside_idle(client: Client, stage: Stage, busy: str, idle: str) 
 
 @pytest.mark.slow
 async def test_own_quota_comes_back_when_the_stated_time_is_over(
-    plane: ControlPlane, tmp_path: Path
+    audited: ControlPlane, tmp_path: Path
 ) -> None:
-    async with decided(plane, tmp_path, _NODES, {}) as (_, client, _operator):
+    async with decided(audited, tmp_path, _NODES, {}) as (_, client, _operator):
         await _prepared(client)
         for name in ("one", "two"):
             await client.create(JOBS, queued_job(name, "theirs"), dict)

@@ -17,7 +17,6 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,7 +36,6 @@ from reprieve.kube.transport import Request
 from reprieve.scenarios.stage import Stage
 from reprieve_notice.http import Away, HttpSource
 from tests.integration.audited_planes import (
-    audited_plane,
     create,
     decided,
     evictions,
@@ -46,10 +44,12 @@ from tests.integration.audited_planes import (
     until,
     use,
 )
-from tests.integration.control_plane import Binaries, ControlPlane
+from tests.integration.control_plane import ControlPlane
 from tests.integration.test_notice import ACCOUNTS
 from tests.ports import free_port
 from tests.together.site import UNIT, deployment, job, node
+
+pytestmark = pytest.mark.usefixtures("with_pod_groups")
 
 _EACH: Final = 3  # plans of each plane
 _TIME_S: Final = 20
@@ -78,18 +78,9 @@ class Victim:
         return max(times) if len(times) == len(self.manners) else None
 
 
-@pytest.fixture
-def plane(
-    with_pod_groups: Binaries, controllers: Binaries, tmp_path: Path
-) -> Iterator[ControlPlane]:
-    assert with_pod_groups == controllers
-    with audited_plane(controllers, tmp_path) as found:
-        yield found
-
-
 @pytest.mark.slow
 async def test_no_victim_of_any_plane_is_evicted_before_it_saved_or_its_deadline(
-    plane: ControlPlane, tmp_path: Path
+    audited: ControlPlane, tmp_path: Path
 ) -> None:
     # Each poll keeps a thread.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(64))
@@ -102,7 +93,7 @@ async def test_no_victim_of_any_plane_is_evicted_before_it_saved_or_its_deadline
     nodes = [node(place, 4, {"place": place}) for place in places]
     arguments = ("--config", str(config), "--notice-port", str(port))
     quotas = {"a": 4 * _EACH, "b": 0, "c": 0}
-    async with decided(plane, tmp_path, nodes, quotas, arguments=arguments) as (stage, client, _):
+    async with decided(audited, tmp_path, nodes, quotas, arguments=arguments) as (stage, client, _):
         victims = [
             Victim(each, f"{each}-{number}", _manners(random, number))
             for each in _PLANES

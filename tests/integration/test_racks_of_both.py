@@ -5,7 +5,6 @@ Evictions are counted from the API server's audit log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from reprieve.kube.client import Client
 from reprieve.kube.resource import PODS
 from tests.integration.audited_planes import (
-    audited_plane,
     create,
     decided,
     evictions,
@@ -21,18 +19,12 @@ from tests.integration.audited_planes import (
     store,
     until,
 )
-from tests.integration.control_plane import Binaries, ControlPlane
+from tests.integration.control_plane import ControlPlane
 from tests.together.site import KINDS, UNIT
 from tests.together.test_disturbed_racks import BEST, low
 from tests.together.test_racks import LEVELS, on, racks, wanted
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def audited(controllers: Binaries, tmp_path: Path) -> Iterator[ControlPlane]:
-    with audited_plane(controllers, tmp_path) as plane:
-        yield plane
 
 
 async def test_a_rack_loses_work_of_the_queue_and_then_work_in_no_queue(

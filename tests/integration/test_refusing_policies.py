@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,6 @@ from reprieve.scenarios.embedded import OPERATOR_USER
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.stage import Stage
 from tests.integration.audited_planes import (
-    audited_plane,
     create,
     decided,
     evictions,
@@ -33,8 +31,10 @@ from tests.integration.audited_planes import (
     until,
     use,
 )
-from tests.integration.control_plane import Binaries, ControlPlane
+from tests.integration.control_plane import ControlPlane
 from tests.together.site import gang, job, node
+
+pytestmark = pytest.mark.usefixtures("with_pod_groups")
 
 _GROUP: Final = "admissionregistration.k8s.io"
 _POLICIES: Final = Resource(
@@ -113,15 +113,6 @@ def _stories() -> list[Story]:
 
 _STORIES: Final = _stories()
 _QUOTAS: Final = {"a": 0, **{story.team: 8 for story in _STORIES if story.team != "a"}}
-
-
-@pytest.fixture
-def audited(
-    with_pod_groups: Binaries, controllers: Binaries, tmp_path: Path
-) -> Iterator[ControlPlane]:
-    assert with_pod_groups == controllers
-    with audited_plane(controllers, tmp_path) as plane:
-        yield plane
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from reprieve.kube.resource import LEASES, PREEMPTIONS
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.integration.audited_planes import (
     PATIENCE_S,
-    audited_plane,
     create,
     decided,
     evictions,
@@ -30,18 +28,11 @@ from tests.integration.audited_planes import (
     until,
     use,
 )
-from tests.integration.control_plane import Binaries, ControlPlane
+from tests.integration.control_plane import ControlPlane
 from tests.together.site import deployment, job, node
 from tests.together.stories import STORIES, Unit
 
-
-@pytest.fixture
-def audited(
-    with_pod_groups: Binaries, controllers: Binaries, tmp_path: Path
-) -> Iterator[ControlPlane]:
-    assert with_pod_groups == controllers
-    with audited_plane(controllers, tmp_path) as plane:
-        yield plane
+pytestmark = pytest.mark.usefixtures("with_pod_groups")
 
 
 async def test_one_plane_evicts_for_each_demand(audited: ControlPlane, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ Deletions are counted from the API server's audit log, every one of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +22,6 @@ from reprieve.kube.resource import GPU_WORKLOADS, PREEMPTIONS
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.stage import Stage
 from tests.integration.audited_planes import (
-    audited_plane,
     create,
     decided,
     every_eviction,
@@ -31,21 +29,14 @@ from tests.integration.audited_planes import (
     until,
     use,
 )
-from tests.integration.control_plane import Binaries, ControlPlane
+from tests.integration.control_plane import ControlPlane
 from tests.integration.dying_operator import WHERE
 from tests.together.site import KINDS, deployment, job, node
 
+pytestmark = pytest.mark.usefixtures("with_pod_groups")
+
 #: Of the two evictions: the records of both planes, their progress, and the marks of the victims.
 _FEWEST: Final = 8
-
-
-@pytest.fixture
-def audited(
-    with_pod_groups: Binaries, controllers: Binaries, tmp_path: Path
-) -> Iterator[ControlPlane]:
-    assert with_pod_groups == controllers
-    with audited_plane(controllers, tmp_path) as plane:
-        yield plane
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from reprieve.engine.cluster.arrays import I64, Mask
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.filters.resources import ResourcesFilter
-from reprieve.engine.placement.profile import FilterName, Policy
+from reprieve.engine.placement.profile import OF_THE_NODE_ALONE, Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.proofs.naive_plan import naive_victims
 from reprieve.engine.scheduling.victims.budget_matches import budget_matches
@@ -42,16 +42,6 @@ _NODES: Final = 64  # on which members of several sizes are placed exactly
 _MEMBERS: Final = 64
 _STATES: Final = 512  # of such members
 _TRIED: Final = 4  # pods in place of the victims of one node
-_STATIC: Final = frozenset(
-    {
-        FilterName.NODE_NAME,
-        FilterName.NODE_UNSCHEDULABLE,
-        FilterName.TAINT_TOLERATION,
-        FilterName.NODE_AFFINITY,
-        FilterName.VOLUME_ZONE,
-        FilterName.NODE_DECLARED_FEATURES,
-    }
-)
 
 
 def is_checked(policy: Policy, group: GroupRow | None) -> bool:
@@ -69,7 +59,7 @@ def promised(simulation: Simulation, members: Sequence[Pending]) -> bool:
         if nodes > _NODES or prod(count + 1 for count in classes.values()) > _STATES:
             return False
     return all(
-        isinstance(each, ResourcesFilter) or each.name in _STATIC
+        isinstance(each, ResourcesFilter) or each.name in OF_THE_NODE_ALONE
         for pending in members
         for each in simulation.filters(pending)
     )

@@ -21,7 +21,7 @@ from reprieve.engine.cluster.rows import PodClass
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filters.resources import ResourcesFilter
 from reprieve.engine.placement.filters.spread import SpreadFilter
-from reprieve.engine.placement.profile import FilterName
+from reprieve.engine.placement.profile import OF_THE_NODE_ALONE, FilterName
 from reprieve.engine.placement.reasons import Rejection
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.victims.budget_matches import BudgetMatches
@@ -35,18 +35,7 @@ from reprieve.engine.scheduling.victims.units import Units
 
 __all__ = ["Swept", "sweep", "sweepable"]
 
-_STATIC: Final = frozenset(
-    {
-        FilterName.NODE_NAME,
-        FilterName.NODE_UNSCHEDULABLE,
-        FilterName.TAINT_TOLERATION,
-        FilterName.NODE_AFFINITY,
-        FilterName.VOLUME_BINDING,
-        FilterName.VOLUME_ZONE,
-        FilterName.DYNAMIC_RESOURCES,
-        FilterName.NODE_DECLARED_FEATURES,
-    }
-)
+_STATIC: Final = OF_THE_NODE_ALONE | {FilterName.VOLUME_BINDING, FilterName.DYNAMIC_RESOURCES}
 _FOLLOWED: Final = frozenset(
     {
         FilterName.NODE_PORTS,
