@@ -37,6 +37,7 @@ from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
+from reprieve.jobs.pods import prebuilt_of
 from reprieve.jobs.reading import end, is_suspended
 from reprieve.units.counts import counted
 
@@ -189,7 +190,10 @@ def _without_pods(unit: Unit) -> Standing:
     if row is not None and row.suspend and is_suspended(row, root):
         queue = (root["metadata"].get("labels") or {}).get(QUEUE_NAME, "")
         if queue and unit.workload is None:
-            return Standing(State.UNKNOWN, text=f"LocalQueue {queue} has no Workload of it yet")
+            text = f"LocalQueue {queue} has no Workload of it yet"
+            if named := prebuilt_of(root):
+                text = f"it names Workload {named}, which is not there, or not read yet"
+            return Standing(State.UNKNOWN, text=text)
         text = f"it is suspended ({row.suspend}: true) and in no queue"
         if unit.workload is not None:
             text = f"it is suspended ({row.suspend}: true), though it has its quota"

@@ -7,7 +7,7 @@ sections 1 and 10; the design's "How data flows".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
@@ -22,6 +22,7 @@ from reprieve.api.scheduling import PriorityClass
 from reprieve.execution.writes.jobs import resource_of
 from reprieve.intake.quota_limits import LimitRange
 from reprieve.jobs.model import JobKind
+from reprieve.jobs.pods import prebuilt_of
 from reprieve.kube.objects import identity_of
 from reprieve.kube.resource import DEVICE_TEMPLATES, NAMESPACES, OwnResource, Resource
 from reprieve.planes.common.foreign_decider import StatusAuthors
@@ -37,6 +38,7 @@ __all__ = [
     "COHORTS",
     "FLAVORS",
     "LOCAL_QUEUES",
+    "PREBUILT",
     "WORKLOADS",
     "Held",
     "HeldWatch",
@@ -54,6 +56,8 @@ CLUSTER_QUEUES: Final = _kueue("clusterqueues", "ClusterQueue")
 LOCAL_QUEUES: Final = _kueue("localqueues", "LocalQueue", namespaced=True)
 COHORTS: Final = _kueue("cohorts", "Cohort")
 FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
+#: The index of jobs by the Workload that they name.
+PREBUILT: Final = "prebuilt"
 #: Below it no pod has its priority.
 LOWEST: Final = -(2**31)
 TOPOLOGIES: Final = _kueue("topologies", "Topology")
@@ -162,7 +166,9 @@ class Watches:
         self.jobs: dict[str, HeldWatch[dict[str, Any]]] = {
             kind.key: _pods(watcher, kind, kinds)
             if kind.gate
-            else watch(resource_of(kind), dict[str, Any], required=False)
+            else watcher.watch(
+                resource_of(kind), dict[str, Any], Held.of, {PREBUILT: _prebuilt}, required=False
+            )
             for kind in kinds
         }
         self.runtimes: dict[str, HeldWatch[dict[str, Any]]] = {
@@ -238,6 +244,12 @@ class Watches:
     @staticmethod
     def _is_synced(watch: HeldWatch[Any]) -> bool:
         return watch.absent or watch.reflector.synced.is_set()
+
+
+def _prebuilt(job: Held[dict[str, Any]]) -> Iterable[str]:
+    """Return the key of the Workload that a job names."""
+    name = prebuilt_of(job.object)
+    return (f"{job.namespace}/{name}",) if name else ()
 
 
 def _pod_record(pod: Pod | dict[str, Any]) -> Held[dict[str, Any]]:

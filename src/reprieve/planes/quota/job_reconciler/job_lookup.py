@@ -27,7 +27,7 @@ from reprieve.jobs.pods import (
 from reprieve.jobs.reading import is_active, is_suspended
 from reprieve.jobs.training import RUNTIME
 from reprieve.planes.quota.pod_reconcilers.pod_lookup import GROUP_PREFIX, PodLookup, group_key
-from reprieve.planes.quota.watches import Held, Watches
+from reprieve.planes.quota.watches import PREBUILT, Held, Watches
 
 __all__ = [
     "QUEUE_NAME",
@@ -194,6 +194,18 @@ class JobLookup:
             if kind is not None and not (members and kind.gate):
                 yield job_key(kind, namespace, owner.name)
                 return
+        if not workload.metadata.owner_references:
+            yield from self._keys_of_those_who_name(f"{namespace}/{workload.metadata.name}")
+
+    def _keys_of_those_who_name(self, at: str) -> Iterator[str]:
+        """Yield what to look at since a Workload is there that another client has made."""
+        namespace, _, name = at.partition("/")
+        if self.pods.members(at):
+            yield group_key(namespace, name)
+        for kind in self.kinds.values():
+            if not kind.gate:
+                for held in self._watches.jobs[kind.key].cache.by(PREBUILT, at):
+                    yield job_key(kind, namespace, held.name)
 
     def has_pods(self, workload: Workload, now: Nanos) -> bool:
         """Return whether the job of a Workload still runs or has pods, as far as caches know.
