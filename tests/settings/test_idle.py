@@ -295,3 +295,16 @@ def test_what_was_derived_is_read_back_and_spoilt_text_is_none() -> None:
 def test_a_tier_without_values_says_nothing() -> None:
     assert kaiwo_config_tier(None) == Tier("KaiwoConfig")
     assert environment_tier({"GPU_PREEMPTION_DEFAULT_TTL": ""}) == Tier("environment")
+
+
+def test_a_value_that_is_refused_is_reported_as_it_was_written() -> None:
+    for written, shown in ((150.0, "150"), (150, "150"), (100.5, "100.5"), (1e400, "inf")):
+        (rejected,) = kaiwo_config_tier({"defaultThreshold": written}).rejected
+        assert rejected.value == shown
+
+
+def test_a_duration_beyond_all_bounds_is_refused_with_the_longest() -> None:
+    key = f"{ANNOTATION_PREFIX}ttl"
+    (rejected,) = derive({key: "99999999h"}, {}, OFF, "Job/train", "Namespace/ml").rejected
+    assert rejected.accepted.endswith("at most 2562047h")
+    assert not derive({key: "2562047h"}, {}, OFF, "Job/train", "Namespace/ml").rejected

@@ -143,3 +143,21 @@ async def test_a_plan_holds_what_a_harm_budget_holds_and_says_so(tmp_path: Path)
         await cluster.client.delete(HARM_BUDGETS, "", "none")
         asked = await ask(cluster.embedded.kubeconfig, wanted)
         assert asked.answer.verdict is Verdict.STARTS_WITH_VICTIMS
+
+
+async def test_a_start_names_the_scheduler_that_decides_about_nodes(tmp_path: Path) -> None:
+    """Also where the scheduling plane decides, about pods of another scheduler's name."""
+    async with site(tmp_path, *BASE, nodes=[node("node-0")]) as cluster:
+        wanted = job("one", pods=1)
+        wanted["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "none"}
+        for controllers, names, how in (
+            ("quota", (), "--controllers quota,scheduling"),
+            ("quota,scheduling", (), "--scheduler-name default-scheduler"),
+            ("quota,scheduling", ("default-scheduler",), ""),
+        ):
+            kubeconfig = cluster.embedded.kubeconfig
+            asked = await ask(kubeconfig, wanted, controllers=controllers, names=names)
+            notes = [each for each in asked.answer.warnings if "another scheduler" in each]
+            assert [how in each for each in notes] == ([True] if how else [])
+            starts = asked.answer.verdict is Verdict.STARTS
+            assert starts == bool(how)

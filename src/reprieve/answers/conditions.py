@@ -45,6 +45,10 @@ _LACKS: Final = Form(
     _LONGEST,
 )
 _COUNTED: Final = Form(r"([0-9]++) ([^,]++)", _LONGEST)
+_NOT_HELPFUL: Final = re.compile(
+    r"preemption: 0/(\d++) nodes are available: "
+    r"(\d++) Preemption is not helpful for scheduling\.?+$"
+)
 _NODES: Final = Form(r"0/([0-9]++) nodes are available", _LONGEST)
 #: Beginnings of what follows a count, by the reason: rules about pods that may be together.
 _TOGETHER: Final = (
@@ -53,7 +57,13 @@ _TOGETHER: Final = (
     "pod anti-affinity",
     "anti-affinity rules",
 )
-_ROOM: Final = ("Insufficient ", "Too many pods", "resourceclaim", "exceed max volume")
+_ROOM: Final = (
+    "Insufficient ",
+    "Too many pods",
+    "resourceclaim",
+    "cannot allocate all claims",
+    "exceed max volume",
+)
 _KUEUE_GATE: Final = "kueue.x-k8s.io/admission"
 
 
@@ -283,7 +293,13 @@ def _scheduling_reason(message: str, filters: Mapping[str, int]) -> Reason | Non
         return Reason.NO_NODE_MATCHES
     if "preemptionPolicy=Never" in message:
         return Reason.POLICY_NEVER
-    return Reason.FULL if "No preemption victims found" in message else None
+    if "No preemption victims found" in message:
+        return Reason.FULL
+    # On no node its request fits, whoever is preempted; of claims this is true of every peer.
+    whole = _NOT_HELPFUL.search(message)
+    too_large = whole is not None and whole.group(1) == whole.group(2)
+    only = not any(part in text for text in filters for part in _ROOM[1:])
+    return Reason.NO_NODE_MATCHES if too_large and only else None
 
 
 def _filters(message: str) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from kubeworld.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.durations import LONGEST, DurationTooLong, InvalidDuration, parse_duration
 from reprieve.units.bounded_yaml import BoundedLoader
 from reprieve.units.errors import UsageError
 
@@ -131,6 +131,8 @@ def duration(value: object, where: str) -> int:
     """Return the nanoseconds of a Go duration that is not negative."""
     try:
         found = parse_duration(value) if isinstance(value, str) else -1
+    except DurationTooLong:
+        refuse(where, value, f"a Go duration of {LONGEST} at most")
     except InvalidDuration:
         found = -1
     if found < 0:

@@ -338,8 +338,13 @@ def _read(name: str, keys: _Keys, values: Mapping[str, Any], where: str) -> Tier
         try:
             found[setting] = reader(value)
         except NotAccepted as error:
-            rejected.append(Rejected(f"{where}{key}", setting, str(value), str(error)))
+            rejected.append(Rejected(f"{where}{key}", setting, _as_written(value), str(error)))
     return Tier(name, Overrides(**found), tuple(rejected))
+
+
+def _as_written(value: object) -> str:
+    """Return a value as its author wrote it: 150, where it was read as the number 150.0."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _annotation_tier(annotations: Mapping[str, str], owner: str) -> Tier:

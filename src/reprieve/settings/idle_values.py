@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from kubeworld.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.durations import LONGEST, DurationTooLong, InvalidDuration, parse_duration
 from kubeworld.units.untrusted import Unreadable, read_float
 from reprieve.engine.idle.model import Aggregation, PreemptionPolicy
 
@@ -55,6 +55,8 @@ def read_duration(value: object) -> int:
         text = "0" if value == 0 and not isinstance(value, bool) else value
         if isinstance(text, str) and (found := parse_duration(text)) >= 0:
             return found
+    except DurationTooLong:
+        raise NotAccepted(f"{_DURATION}, at most {LONGEST}") from None
     except InvalidDuration:
         pass
     raise NotAccepted(_DURATION)

@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubeworld.units.durations import MINUTE, SECOND, InvalidDuration, parse_duration
+from kubeworld.units.durations import (
+    LONGEST,
+    MINUTE,
+    SECOND,
+    DurationTooLong,
+    InvalidDuration,
+    parse_duration,
+)
 from kubeworld.units.quantities import InvalidQuantity, parse_exact
 from reprieve.api import field_errors as wrong
 from reprieve.engine.quota.assigning.request_rules import RequestRules, Transformation
@@ -318,12 +325,15 @@ def _duration(
     value = given.get(key)
     if value is None:
         return default
+    accepted = "must be a duration such as 30s or 5m"
     try:
         found = parse_duration(value) if isinstance(value, str) else None
+    except DurationTooLong:
+        found, accepted = None, f"must be a duration of {LONGEST} at most"
     except InvalidDuration:
         found = None
     if found is None:
-        errors.append(wrong.invalid(path, value, "must be a duration such as 30s or 5m"))
+        errors.append(wrong.invalid(path, value, accepted))
         return default
     if found < 0 or (not found and bound == POSITIVE):
         errors.append(wrong.invalid(path, value, bound))

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from kubeworld.units.durations import InvalidDuration, parse_duration
+from kubeworld.units.durations import DurationTooLong, InvalidDuration, parse_duration
 from reprieve.engine.idle.literal import SWITCHES, LiteralSwitches
 from reprieve.engine.idle.model import Fit, Policy
 from reprieve.engine.idle.vendors import Vendor
@@ -218,6 +218,8 @@ def _either(
 def _interval(text: str, where: str) -> int:
     try:
         interval = parse_duration(text)
+    except DurationTooLong as error:
+        raise UsageError(f"{where}: {error}") from None
     except InvalidDuration:
         interval = 0
     if interval <= 0:

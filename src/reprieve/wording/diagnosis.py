@@ -479,8 +479,15 @@ def rule_text(rule: str) -> str:
 def _who_stays(refused: Mapping[str, int]) -> str:
     """Return how many stay by each rule: `who stays: 2 of no lower priority, 1 too small`."""
     order = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{number} {rule_text(rule)}" for rule, number in order[:_MOST_COUNTS])
+    shown = ", ".join(f"{number} {_stay(rule, number)}" for rule, number in order[:_MOST_COUNTS])
     return f"who stays: {shown}"
+
+
+def _stay(rule: str, number: int) -> str:
+    text = rule_text(rule)
+    if number == 1:
+        return text
+    return text.replace(" its ", " their ").replace("it was", "they were")
 
 
 def _counted(what: str, counts: Mapping[str, int]) -> str:

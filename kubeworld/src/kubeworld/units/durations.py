@@ -13,10 +13,12 @@ from kubeworld.units.untrusted import Form, Unreadable, shown
 
 __all__ = [
     "HOUR",
+    "LONGEST",
     "MICROSECOND",
     "MILLISECOND",
     "MINUTE",
     "SECOND",
+    "DurationTooLong",
     "InvalidDuration",
     "format_duration",
     "parse_duration",
@@ -40,10 +42,16 @@ _UNITS: Final = {
 }
 _PAIR: Final = Form(r"([0-9]++\.?+[0-9]*+|\.[0-9]++)(ns|us|µs|μs|ms|s|m|h)")
 _MAXIMUM: Final = 2**63 - 1
+#: The longest in whole hours, about 292 years.
+LONGEST: Final = f"{_MAXIMUM // HOUR}h"
 
 
 class InvalidDuration(Unreadable):
     """The text is not a Go duration."""
+
+
+class DurationTooLong(InvalidDuration):
+    """The text is a longer one than fits into 63 bits of nanoseconds."""
 
 
 def parse_duration(text: str) -> int:
@@ -65,7 +73,9 @@ def parse_duration(text: str) -> int:
         number = pair.group(1)
         total += int(Fraction(f"0{number}0" if "." in number else number) * _UNITS[pair.group(2)])
         position = pair.end()
-    if not body or position < len(body) or total > _MAXIMUM + (sign < 0):
+    if body and position == len(body) and total > _MAXIMUM + (sign < 0):
+        raise DurationTooLong(f"{shown(text)} is too long; accepted: {LONGEST} at most")
+    if not body or position < len(body):
         raise InvalidDuration(
             f"{shown(text)} is not a duration; accepted: Go durations such as 90s, 5m, 1h30m"
         )

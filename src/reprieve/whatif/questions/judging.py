@@ -30,6 +30,7 @@ from reprieve.wording.kube_scheduler import (
 __all__ = ["answer_of"]
 
 _KUEUE: Final = "kueue.x-k8s.io/"
+_DEFAULT: Final = "default-scheduler"
 _QUEUE_NAME: Final = f"{_KUEUE}queue-name"
 _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
 #: Conditions that state why something does not start.
@@ -52,22 +53,34 @@ def answer_of(run: Run) -> Answer:
         placement=tuple(reading.placement()),
         snapshot=run.overlay.snapshot,
         rest=run.rest,
-        warnings=(*run.troubles, *run.log, *_unread(run), *_unplaced(run, outcomes)),
+        warnings=(
+            *run.troubles,
+            *run.log,
+            *_unread(run),
+            *_unplaced(run, outcomes, reading.other_schedulers()),
+        ),
     )
     return answer.judged_again(outcomes)
 
 
-def _unplaced(run: Run, outcomes: Iterable[Outcome]) -> Iterator[str]:
-    """Yield that a start is one of quota, where no plane here places pods."""
+def _unplaced(run: Run, outcomes: Iterable[Outcome], others: Sequence[str]) -> Iterator[str]:
+    """Yield that a start is one of quota, where no plane here places these pods.
+
+    `others`: schedulers that pods name and whose pods are not placed here.
+    """
     starts = any(
         each.verdict in (Verdict.STARTS, Verdict.STARTS_WITH_VICTIMS) and not each.placed
         for each in outcomes
     )
-    if starts and not run.scheduler_names:
-        yield (
-            "another scheduler places the pods: whether a node accepts them was not decided here, "
-            "and --controllers quota,scheduling decides it"
-        )
+    if not starts or not others:
+        return
+    how = "--controllers quota,scheduling decides it"
+    if run.scheduler_names:
+        how = f"{' '.join(f'--scheduler-name {each}' for each in others)} decides it"
+    yield (
+        "another scheduler places the pods: whether a node accepts them was not decided here, "
+        f"and {how}"
+    )
 
 
 def _unread(run: Run) -> Iterator[str]:
@@ -117,6 +130,11 @@ class _Reading:
         uid = obj["metadata"]["uid"]
         pods = [pod for pod in self._pods() if uid in self._above(pod)]
         return self._judged(obj, pods, len(pods), victims, kind)
+
+    def other_schedulers(self) -> list[str]:
+        """Return the schedulers that place pods of what was submitted, and do not run here."""
+        pods = [pod for pod in self._pods() if not self._is_placed_here(pod)]
+        return sorted({str(pod["spec"].get("schedulerName") or _DEFAULT) for pod in pods})
 
     def placement(self) -> Iterator[Placed]:
         """Yield where the pods of what was submitted are."""
