@@ -42,6 +42,7 @@ NOT_ON_THE_TOUR = {
     ("patch", "reprieve.dev", "harmbudgets/status"),  # there is no budget
     # Disruptions that are old.
     ("delete", "reprieve.dev", "disruptions"),
+    ("get", "resource.k8s.io", "resourceclaims"),  # no class of devices is mapped
     ("patch", "reprieve.dev", "disruptions"),  # of work that runs again
     # What made a Workload has changed, or its time is over.
     ("delete", "kueue.x-k8s.io", "workloads"),

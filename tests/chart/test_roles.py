@@ -184,6 +184,7 @@ def test_the_quota_plane_has_the_rights_to_every_kind_of_its_table(tmp_path: Pat
         ("kueue.x-k8s.io", "workloads"): jobs | {"create", "patch"},
         ("kueue.x-k8s.io", "clusterqueues"): READ | {"update"},
         ("kueue.x-k8s.io", "resourceflavors"): READ | {"update"},
+        ("resource.k8s.io", "resourceclaims"): {"get"},
         ("resource.k8s.io", "resourceclaimtemplates"): {"list", "watch"},
         ("reprieve.dev", "preemptions"): {"list", "watch"},
         ("kueue.x-k8s.io", "cohorts"): {"list", "watch"},

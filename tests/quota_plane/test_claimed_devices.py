@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,13 @@ from reprieve.api.devices import ResourceClaimTemplate
 from reprieve.api.kueue import PodSet
 from reprieve.engine.quota.assigning.request_rules import RequestRules
 from reprieve.intake.quota_devices import Uncountable, claimed_devices
-from reprieve.kube.resource import DEVICE_CLASSES, DEVICE_SLICES, DEVICE_TEMPLATES
+from reprieve.kube.resource import (
+    DEVICE_CLAIMS,
+    DEVICE_CLASSES,
+    DEVICE_SLICES,
+    DEVICE_TEMPLATES,
+    PODS,
+)
 from reprieve.planes.quota.context import QuotaOptions
 from tests.quota_plane.site import NAMESPACE, Object, Site, job, site
 from tests.quota_plane.test_jobs import base
@@ -196,3 +203,43 @@ async def test_devices_of_claims_are_held_in_quota_and_wait_for_it(tmp_path: Pat
         await cluster.until("a named claim is refused", refused, 60)
         said = (await cluster.conditions("named"))["QuotaReserved"]
         assert said[:2] == ("False", "Misconfigured")
+
+
+@pytest.mark.parametrize("shape", [{"count": 3}, {"allocationMode": "All"}], ids=["more", "all"])
+async def test_a_template_that_is_replaced_gives_no_pod_more_devices(
+    shape: Object, tmp_path: Path
+) -> None:
+    """Its name stays, and the pods that a controller makes have claims of the new one."""
+    objects = base(1)
+    (queue,) = (each for each in objects if each["kind"] == "ClusterQueue")
+    (group,) = queue["spec"]["resourceGroups"]
+    group["coveredResources"].append(GPU)
+    group["flavors"][0]["resources"].append({"name": GPU, "nominalQuota": "2"})
+    options = replace(QuotaOptions(), rules=RequestRules(device_classes=CLASSES))
+    async with site(tmp_path, *objects, options=options) as cluster:
+        client = cluster.client
+        await client.create(DEVICE_CLASSES, DEVICE_CLASS, dict)
+        await client.create(DEVICE_SLICES, SLICE, dict)
+        await client.create(DEVICE_TEMPLATES, template(exactly("gpu.example.com")), dict)
+        for name in ("greedy", "fair"):
+            await cluster.create(claiming(name, {"resourceClaimTemplateName": "t"}))
+        await cluster.until_admitted("greedy", "fair")
+        (fair,), (pod,) = await cluster.pods_of("fair"), await cluster.pods_of("greedy")
+        await client.delete(DEVICE_TEMPLATES, NAMESPACE, "t")
+        more = template(exactly("gpu.example.com", **shape))
+        await client.create(DEVICE_TEMPLATES, more, dict)
+        await asyncio.sleep(150)
+        # Its claim is that of before, whatever the template is now.
+        assert await cluster.admitted() == {"greedy", "fair"}
+        await client.delete(PODS, NAMESPACE, pod["metadata"]["name"])
+
+        async def is_queued() -> bool:
+            return await cluster.admitted() == {"fair"} == await cluster.running()
+
+        await cluster.until("the one with more devices is queued", is_queued, 200)
+        await asyncio.sleep(200)
+        assert await is_queued()
+        (still,) = await cluster.pods_of("fair")
+        assert still["metadata"]["uid"] == fair["metadata"]["uid"]
+        claims = (await client.list(DEVICE_CLAIMS, dict, namespace=NAMESPACE)).items
+        assert len(claims) == 1

@@ -344,7 +344,8 @@ def _read(name: str, keys: _Keys, values: Mapping[str, Any], where: str) -> Tier
 
 def _as_written(value: object) -> str:
     """Return a value as its author wrote it: 150, where it was read as the number 150.0."""
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+    whole = isinstance(value, float) and value.is_integer()
+    return f"{value:.0f}" if whole else str(value)
 
 
 def _annotation_tier(annotations: Mapping[str, str], owner: str) -> Tier:

@@ -20,6 +20,7 @@ __all__ = [
     "OUT_OF_SYNC",
     "UNMATCHED",
     "beyond_admission_text",
+    "claims_text",
     "conflicting_workload",
     "exposed",
     "orphaned",
@@ -61,6 +62,14 @@ def surplus_text(group: str, count: int) -> str:
     return (
         f"pod group '{group}' may have {count} pods and has them: this one is one more, and stays "
         "gated until one of them is deleted, or the group is queued again with more"
+    )
+
+
+def claims_text(pod: str, resources: Sequence[str]) -> str:
+    """Return why a Workload is deleted of which a pod has claims of more devices."""
+    return (
+        f"the claims of pod '{pod}' are of more {', '.join(resources)} than was admitted, since "
+        "their template was replaced: the work is stopped, and queued again for what it requests"
     )
 
 

@@ -7,12 +7,15 @@ many that this costs the API server more than 50 pods a second, less often:
 1. One whose spec was changed since its creation, as its generation shows, is read. Resized in
    place, it may request no more than its pod set was admitted for (`pod_bounds`). What its creator,
    or a webhook of the cluster, requested at its creation is left alone.
-2. One that no controller has any more runs without quota: its job was deleted and its pods
+2. One with claims whose devices count is read once they are made: they may be of no more devices
+   than its pod set was admitted for (`pod_claims`). Else its Workload is deleted, as that of a job
+   that was changed: each pod that came in its place would have as many.
+3. One that no controller has any more runs without quota: its job was deleted and its pods
    orphaned, or it lost the labels by which its job selects. Pods that are queued by themselves
    have reconcilers of their own.
 
-Both are reported and, like pods that were never gated, ended after a grace. The webhook of resizes
-refuses what would be found here, so that no pod grows for the time between two looks.
+The others are reported and, like pods that were never gated, ended after a grace. The webhook of
+resizes refuses what would be found here, so that no pod grows for the time between two looks.
 
 Source: specification of the quota plane, section 10.4; the rule is Reprieve's own.
 """
@@ -34,15 +37,19 @@ from reprieve.jobs.writing import WORKLOAD
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.objects import PartialObject
 from reprieve.kube.resource import PODS
-from reprieve.planes.quota.context import QuotaContext
+from reprieve.kube.writes import Priority
+from reprieve.planes.quota.context import QuotaContext, reference_of
 from reprieve.planes.quota.job_reconciler.injections import POD_SET
 from reprieve.planes.quota.job_reconciler.job_lookup import is_of_pods
 from reprieve.planes.quota.pod_reconcilers.missed_pods import GRACE
 from reprieve.planes.quota.pod_reconcilers.pod_bounds import outgrown
+from reprieve.planes.quota.pod_reconcilers.pod_claims import claims_beyond, is_of_claims
 from reprieve.planes.quota.pod_reconcilers.pod_lookup import PodLookup
 from reprieve.planes.quota.pod_reconcilers.pod_steps import Overrun, PodSteps, Why
 from reprieve.planes.quota.state import QuotaState
-from reprieve.wording.kueue_jobs import released_text, resized_text
+from reprieve.planes.quota.watches import WORKLOADS
+from reprieve.wording.events import EventText
+from reprieve.wording.kueue_jobs import claims_text, released_text, resized_text
 
 __all__ = ["MarkedPods", "pause_after"]
 
@@ -112,12 +119,16 @@ class MarkedPods:
         """Yield who may run beyond its admission; what was changed again comes first."""
         left = _READ_AT_ONCE
         for uid, each in sorted(listed.items(), key=lambda item: item[0] not in self._within):
-            is_changed = each.generation > 1 and self._within.get(uid) != each.generation
+            is_changed = each.generation > 1 or self._has_claims(each)
+            is_changed = is_changed and self._within.get(uid) != each.generation
             if self._is_released(each):
                 yield each
             elif is_changed and left > 0:
                 left -= 1
                 yield each
+
+    def _has_claims(self, metadata: ObjectMeta) -> bool:
+        return is_of_claims(self._workload(metadata), self._context.options.rules.device_classes)
 
     def _is_released(self, metadata: ObjectMeta) -> bool:
         if any(each.controller for each in metadata.owner_references or ()):
@@ -155,6 +166,25 @@ class MarkedPods:
         if more:
             resized = Overrun(Why.RESIZED, resized_text(name, more))
             await self._steps.reclaim(POD, pod, "", resized)
-        else:
+            return True
+        claimed: tuple[str, ...] | None = ()
+        if self._has_claims(metadata):
+            rows = self._state.pod_rows(metadata.namespace)
+            claimed = await claims_beyond(self._context.client, pod, workload, rows)
+        if claimed:
+            await self._delete(workload, claims_text(metadata.name, claimed))
+        elif claimed is not None:
             self._within[metadata.uid] = metadata.generation
-        return bool(more)
+        return bool(claimed)
+
+    async def _delete(self, workload: Workload, why: str) -> None:
+        """Delete a Workload, so that its work is queued for what it requests now."""
+        metadata, context = workload.metadata, self._context
+        context.metrics.beyond_admission.labels(Why.RESIZED).inc()
+        context.announce(reference_of(workload), EventText("Warning", Why.RESIZED, why))
+        log.info("Workload %s/%s is deleted: %s", metadata.namespace, metadata.name, why)
+        client = context.client.at(Priority.EVICT, context.fence.check)
+        try:
+            await client.delete(WORKLOADS, metadata.namespace, metadata.name, uid=metadata.uid)
+        except NotFound:
+            self._state.gone(f"{metadata.namespace}/{metadata.name}")

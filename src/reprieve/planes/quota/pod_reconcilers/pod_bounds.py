@@ -31,7 +31,14 @@ from reprieve.jobs.pods import controller_of, labels_of, role_of
 from reprieve.planes.quota.job_reconciler.injections import POD_SET
 from reprieve.planes.quota.state import QuotaState
 
-__all__ = ["BEYOND", "beyond_admission", "outgrown", "pod_beyond_admission"]
+__all__ = [
+    "BEYOND",
+    "beyond_admission",
+    "held_by_each",
+    "outgrown",
+    "pod_beyond_admission",
+    "requested",
+]
 
 #: Reason of the condition of a pod that requests more than is admitted.
 BEYOND: Final = "ExceedsAdmission"
@@ -66,7 +73,7 @@ def beyond_admission(asked: Json, workload: Workload, rows: PodSetRows) -> tuple
     if admission is None or admitted is None:
         return None
     held = next((e for e in admission.pod_set_assignments if e.name == name), None)
-    bounds, wanted = _requests(admitted, rows), _requests(asked, rows)
+    bounds, wanted = requested(admitted, rows), requested(asked, rows)
     if bounds is None:
         return None
     if wanted is None:
@@ -81,8 +88,9 @@ def outgrown(
 ) -> tuple[str, ...]:
     """Return the resources of its quota of which a pod that runs requests more than was admitted.
 
-    A pod that names no pod set of the Workload is compared with each of them. `before`: the pod as
-    it is before a change; what it does not request more of since then is left out.
+    Its claims are left out: no pod gets others, and the template that they name may be another one
+    by now. A pod that names no pod set of the Workload is compared with each of them. `before`: the
+    pod as it is before a change; what it does not request more of since then is left out.
     """
     admission, rows = workload.status.admission, state.pod_rows(workload.metadata.namespace)
     if admission is None:
@@ -93,8 +101,8 @@ def outgrown(
     found: tuple[str, ...] = ()
     for pod_set in (known[name],) if name in known else known.values():
         asked = _asked(pod, pod_set)
-        had = {} if before is None else _requests(_asked(before, pod_set), rows) or {}
-        wanted = _requests(asked, rows) or {}
+        had = {} if before is None else requested(_asked(before, pod_set), rows) or {}
+        wanted = requested(asked, rows) or {}
         found = tuple(
             each
             for each in beyond_admission(asked, workload, rows) or ()
@@ -108,18 +116,31 @@ def outgrown(
 
 def _asked(pod: Json, pod_set: PodSet) -> Json:
     """Return what a pod requests, as that pod set; what was added to a controlled pod apart."""
-    template = {"spec": pod["spec"]}
+    spec = {key: part for key, part in pod["spec"].items() if key != "resourceClaims"}
+    template = {"spec": spec}
     if controller_of(pod):
         template = _known_containers(template, pod_set)
     return {"name": pod_set.name, "template": template}
 
 
-def _requests(pod_set: PodSet | Json, rows: PodSetRows) -> Mapping[str, int] | None:
+def requested(pod_set: PodSet | Json, rows: PodSetRows) -> Mapping[str, int] | None:
     """Return what each pod requests, None where that cannot be counted."""
     try:
         return rows.of(msgspec.convert(pod_set, PodSet))[0].requests
     except (UnreadableRequest, Uncountable, InvalidQuantity, msgspec.ValidationError):
         return None
+
+
+def held_by_each(workload: Workload, pod_set: str) -> Mapping[str, int]:
+    """Return what each pod of a pod set holds of the quota; the most of any where none is named."""
+    admission = workload.status.admission
+    sets = {each.name: each for each in workload.spec.pod_sets}
+    found: dict[str, int] = {}
+    for each in () if admission is None else admission.pod_set_assignments:
+        if each.name in sets and (each.name == pod_set or pod_set not in sets):
+            for name, amount in _held(each, sets[each.name]).items():
+                found[name] = max(found.get(name, 0), amount)
+    return found
 
 
 def _held(assigned: PodSetAssignment | None, admitted: PodSet) -> Mapping[str, int]:
