@@ -115,7 +115,7 @@ async def test_gangs_volumes_and_devices_are_scheduled_with_exactly_the_roles_of
 ) -> None:
     rendered = installed_beside_the_stage("--set", "controllers={scheduling}")
     user = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{account(rendered)}"
-    rights_of_user = {"tls": True, "rbac": True, "operator_user": user}
+    rights_of_user: dict[str, Any] = {"tls": True, "rbac": True, "operator_user": user}
     nodes = [node("node-0", 8), node("node-1", 8)]
     async with site(
         nodes, tmp_path, kubelet=True, operator_roles=roles_of(rendered), **rights_of_user

@@ -357,10 +357,19 @@ class Site:
 
 @asynccontextmanager
 async def site(
-    nodes: Sequence[NodeSpec], folder: Path, *, kubelet: bool = False, **stage: Any
+    nodes: Sequence[NodeSpec],
+    folder: Path,
+    *,
+    kubelet: bool = False,
+    lifecycle: bool = True,
+    **stage: Any,
 ) -> AsyncIterator[Site]:
-    """Start a cluster with these nodes; end everything afterwards. `stage`: of `embedded_stage`."""
-    without = () if kubelet else ("kubelet",)
+    """Start a cluster with these nodes; end everything afterwards. `stage`: of `embedded_stage`.
+
+    Without `lifecycle` the taints of nodes are the test's.
+    """
+    machines = {"kubelet": kubelet, "node-lifecycle": lifecycle}
+    without = tuple(name for name, there in machines.items() if not there)
     async with embedded_stage(
         nodes, folder, clock=LoopClock(), machines_without=without, scheduler=False, **stage
     ) as embedded:

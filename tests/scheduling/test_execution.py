@@ -13,6 +13,7 @@ import pytest
 
 from kubelocal.cluster import Stage, Write
 from kubelocal.server.errors import StatusError
+from reprieve.kube.resource import NODES
 from reprieve.scenarios.embedded import OPERATOR_USER
 from tests.scheduling.site import NAMESPACE, POD_GROUPS, Hook, Site, node, pod, site
 
@@ -273,6 +274,26 @@ async def test_a_victim_that_does_not_end_is_planned_around(tmp_path: Path) -> N
             return [event["involvedObject"]["name"] for event in overdue] == [stuck]
 
         await cluster.until("who does not end is told of", told)
+
+
+async def test_a_victim_whose_node_becomes_unreachable_is_planned_around(tmp_path: Path) -> None:
+    async with site(_NODES, tmp_path, lifecycle=False) as cluster:
+        await cluster.operator()
+        await cluster.classes()
+        await cluster.create(*(pod(f"low-{i}", 4, priority="low") for i in range(2)))
+        await cluster.until_placed({"low-0", "low-1"})
+        nodes = await cluster.placed()
+        await cluster.run()
+        await cluster.create(pod("high-0", 4, priority="high"))
+        (first,) = await cluster.until_victims(1)
+        taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+        silent = {"spec": {"taints": [taint]}}
+        await cluster.client.patch(NODES, "", nodes[first], silent, dict)
+        (second,) = await cluster.until_victims(2) - {first}
+        await cluster.end(second)
+        await cluster.until_placed({"high-0"})
+        assert (await cluster.placed())["high-0"] == nodes[second]
+        assert [*cluster.deleted.values()] == [1, 1]
 
 
 @pytest.mark.parametrize("seed", range(3))

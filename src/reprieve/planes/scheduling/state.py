@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from kubeworld.units.clock import Clock
 from reprieve.engine.cluster.cluster import Cluster
@@ -52,13 +52,17 @@ from reprieve.wording.plans import unit_text
 __all__ = ["ClusterState"]
 
 
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+
+
 @dataclass(slots=True)
 class ClusterState:
     """The cluster, the queue, and which pod belongs to which group.
 
     `disturbed` counts changes that may make a decision wrong that was made before them; what we did
     ourselves is none. `queue_limits`: the delay that a pod's queue states, and the notice that it
-    allows. `overdue`: victims that did not end; no plan uses their capacity.
+    allows. `overdue`: victims that did not end; no plan uses their capacity. `unreachable`: names
+    of nodes whose kubelet has not reported for so long that the control plane taints them.
     """
 
     cluster: Cluster
@@ -75,6 +79,7 @@ class ClusterState:
     _announced: Announced = field(init=False)
     disturbed: int = 0
     overdue: set[Uid] = field(default_factory=set)
+    unreachable: set[str] = field(default_factory=set)
     declared: Declared = field(default_factory=Declared)
     written: dict[Uid, Written] = field(default_factory=dict)
     _members: Memberships = field(default_factory=Memberships)
@@ -344,6 +349,10 @@ class ClusterState:
         if isinstance(row, NodeRow):
             old = self._nodes.get(row.uid)
             self._nodes[row.uid] = row
+            if any(taint.key == _UNREACHABLE for taint in row.taints):
+                self.unreachable.add(row.name)
+            else:
+                self.unreachable.discard(row.name)
             self._requeue(node_events(old, row))
         elif isinstance(row, GroupRow):
             self._after_group(row, written)
@@ -409,6 +418,7 @@ class ClusterState:
             self._pod_gone(uid, old)
         elif kind is Kind.NODE:
             self._nodes.pop(uid, None)
+            self.unreachable.discard(old.name)
             self.disturbed += 1
             self.queue.on_event(Event(Happening.NODE_DELETED, node=old), now)
         elif isinstance(old, GroupRow):

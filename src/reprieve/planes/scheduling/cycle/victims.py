@@ -202,7 +202,8 @@ class SchedulingVictims:
                 grace = min(grace, longest) if longest else grace
                 deadline = now + grace + self._context.settings.victim_deadline
                 self._deadlines[name] = deadline
-            if now < deadline:
+            # Nobody sees it end on a node that does not report, and nothing starts there either.
+            if now < deadline and row.node not in self._state.unreachable:
                 return None
             self._overdue(intent, row.uid)
         return VictimResult(state.state, state.message)
