@@ -1,5 +1,7 @@
 """Makes what real nodes need and this machine lacks: `python -m tests.node.build`.
 
+With `enforcer` it builds kube-router, too, with which a NetworkPolicy is tried.
+
 Programs are built once, with Go through its module proxy. The image is built by the project's own
 Dockerfile, on a base made of Debian's Python in place of the one that the Dockerfile names: no
 registry of images is asked. It is made anew when a file that goes into it has changed.
@@ -20,26 +22,17 @@ from typing import Final
 
 from tests.chart.go_tools import go
 from tests.chart.helm import ROOT
-from tests.node.machine import BASE, FOLDER, IMAGE, NAME, PROGRAMS
+from tests.node.machine import BASE, ENFORCER, FOLDER, IMAGE, NAME, PROGRAMS
 
-__all__ = ["BuildFailed", "build_image", "image_is_current", "run_up"]
+__all__ = ["BuildFailed", "build_image", "image_is_current", "run_up", "write_image"]
 
 _KUBERNETES: Final = "v1.37.1"
 _CONTAINERD: Final = ("github.com/containerd/containerd/v2", "v2.2.0")
+_ROUTER: Final = ("github.com/cloudnativelabs/kube-router/v2", "v2.1.0")
 _SOURCES: Final = FOLDER / "reprieve.sources"
 _STORAGE: Final = FOLDER / "storage"
 _TIMEOUT_S: Final = 3 * 3600
 _CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
-#: As the Dockerfile copies them.
-_COPIED: Final = (
-    "Dockerfile",
-    "pyproject.toml",
-    "uv.lock",
-    "README.md",
-    "src",
-    "web",
-    ".ci/prune.py",
-)
 _PACKAGES: Final = "python3.11,python3-pip,python3.11-venv,ca-certificates,python-is-python3"
 
 
@@ -95,6 +88,21 @@ def _build_containerd(compiler: str, scratch: Path) -> None:
     _compile(compiler, scratch, "-s -w", commands, *tags)
 
 
+def build_enforcer() -> None:
+    """Build kube-router, if it is not there."""
+    compiler = go()
+    if compiler is None:
+        raise BuildFailed("needs Go")
+    if not ENFORCER.exists():
+        module, version = _ROUTER
+        with tempfile.TemporaryDirectory(prefix="reprieve-build-") as scratch:
+            (Path(scratch) / "go.mod").write_text(
+                f"module scratch\ngo 1.24.0\nrequire {module} {version}\n"
+            )
+            command = f"{module}/cmd/{ENFORCER.name}"
+            _compile(compiler, Path(scratch), "-s -w", [command])
+
+
 def _compile(compiler: str, scratch: Path, flags: str, commands: Sequence[str], *more: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     settings = {**os.environ, "GOFLAGS": "-mod=mod -buildvcs=false", "CGO_ENABLED": "0"}
@@ -125,12 +133,17 @@ def image_is_current() -> bool:
 def build_image() -> None:
     """Build the image by the Dockerfile as it is; keep it as an archive."""
     sources = _fingerprint()
-    _build(NAME)
-    made = IMAGE.with_suffix(".new.tar")
-    made.unlink(missing_ok=True)
-    _buildah("push", "--quiet", NAME, f"docker-archive:{made}:{NAME}")
-    made.replace(IMAGE)
+    write_image(NAME, IMAGE, ROOT)
     _SOURCES.write_text(sources)
+
+
+def write_image(name: str, archive: Path, sources: Path) -> None:
+    """Build the image of the Dockerfile in a folder of sources; write it as an archive."""
+    _build(name, at=sources)
+    made = archive.with_suffix(".new.tar")
+    made.unlink(missing_ok=True)
+    _buildah("push", "--quiet", name, f"docker-archive:{made}:{name}")
+    made.replace(archive)
 
 
 def run_up(*arguments: str) -> str:
@@ -144,11 +157,11 @@ def run_up(*arguments: str) -> str:
         _buildah("rm", container)
 
 
-def _build(name: str, *options: str) -> None:
+def _build(name: str, *options: str, at: Path = ROOT) -> None:
     """Build a target of the Dockerfile on the base that lies here, which has another digest."""
     (base,) = (
         line.partition("=")[2].partition("@")[0]
-        for line in (ROOT / "Dockerfile").read_text().splitlines()
+        for line in (at / "Dockerfile").read_text().splitlines()
         if line.startswith("ARG PYTHON=")
     )
     if not _buildah("images", "--quiet", "--filter", f"reference={base}"):
@@ -156,7 +169,7 @@ def _build(name: str, *options: str) -> None:
     _buildah(
         *("bud", "--network", "host", "--pull-never", *options, "--tag", name),
         *("--build-arg", f"PYTHON={base}"),
-        *("--file", str(ROOT / "Dockerfile"), str(ROOT)),
+        *("--file", str(at / "Dockerfile"), str(at)),
     )
     # What bore the name before would fill the disk, one build after the other.
     _buildah("rmi", "--prune")
@@ -193,8 +206,18 @@ def _fingerprint() -> str:
     return read.hexdigest()
 
 
+def _copied() -> list[str]:
+    """Return what the Dockerfile copies from this repository, and the Dockerfile."""
+    found = ["Dockerfile"]
+    for line in (ROOT / "Dockerfile").read_text().splitlines():
+        words = line.split()
+        if words[:1] == ["COPY"] and not words[1].startswith("--"):
+            found += words[1:-1]
+    return found
+
+
 def _files() -> Iterator[Path]:
-    for name in _COPIED:
+    for name in _copied():
         place = ROOT / name
         for each in sorted(place.rglob("*")) if place.is_dir() else (place,):
             made = {"node_modules", "__pycache__", "static"} & set(each.parts)
@@ -216,5 +239,7 @@ if __name__ == "__main__":
         build_programs()
         build_base()
         build_image()
+        if sys.argv[1:] == ["enforcer"]:
+            build_enforcer()
     except BuildFailed as failure:
         sys.exit(str(failure))

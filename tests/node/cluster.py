@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,11 +31,11 @@ from tests.integration.control_plane import binaries_folder
 from tests.node import network
 from tests.node.credentials import Authority
 from tests.node.groups import make_groups
-from tests.node.machine import FOLDER, IMAGE, NODES
+from tests.node.machine import ENFORCER, FOLDER, IMAGE, NODES
 from tests.node.small_image import small_image
 from tests.node.sweeper import Sweeper
 
-__all__ = ["EXPORTER", "GPU", "GPUS", "SMALL", "Cluster"]
+__all__ = ["EXPORTER", "GPU", "GPUS", "OPERATOR", "SMALL", "Cluster"]
 
 GPU: Final = "amd.com/gpu"
 GPUS: Final = 8  # of each node
@@ -61,6 +61,15 @@ _HIDDEN: Final = {
 }
 # Where programs have their files on any node; each node here mounts its own over them.
 _PLACES: Final = (Path("/var/lib/kubelet"), Path("/var/lib/cni"))
+_WRITES: Final = ["create", "update", "patch", "delete", "deletecollection"]
+# The log of what the operator's release requests.
+OPERATOR: Final = "system:serviceaccount:reprieve:reprieve"
+_AUDIT: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Request", "users": [OPERATOR], "verbs": _WRITES}, {"level": "None"}],
+}
 _PATIENCE_S: Final = 240
 
 
@@ -70,8 +79,13 @@ class Cluster:
 
     folder: Path
     kubectl_program: Path
+    #: Archives that each node has, beside the small images.
+    images: Sequence[Path] = (IMAGE,)
+    #: Whether each node enforces NetworkPolicies.
+    enforces: bool = False
     kubeconfig: Path = field(init=False)
-    _parts: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _authority: Authority = field(init=False)
     _sweeper: Sweeper | None = None
 
     def start(self) -> None:
@@ -80,9 +94,9 @@ class Cluster:
         self._sweeper = Sweeper(self.folder, made)
         network.up()
         server = f"https://{network.SERVER}:6443"
-        authority = Authority(self.folder / "certificates", server)
-        self.kubeconfig = authority.client("admin", "admin", "system:masters")
-        self._start_control_plane(authority)
+        self._authority = Authority(self.folder / "certificates", server)
+        self.kubeconfig = self._authority.client("admin", "admin", "system:masters")
+        self._start_control_plane(self._authority)
         self.until("the API server answers", lambda: self.kubectl("get", "--raw", "/readyz"))
         for program in ("names", "exporter"):
             self._start_program(program)
@@ -90,26 +104,35 @@ class Cluster:
         images.mkdir()
         small_image(images / "small.tar", SMALL, ["sh"])
         small_image(images / "pause.tar", _PAUSE, ["sleep", "1000000"])
-        os.link(IMAGE, images / "reprieve.tar")
+        for number, archive in enumerate(self.images):
+            os.link(archive, images / f"{number}.tar")
         for place in made:
             place.mkdir(parents=True)
         for number, _ in enumerate(NODES, 1):
-            self._start_node(authority, number)
+            self._start_node(self._authority, number)
         for name in NODES:
-            self.until(f"{name} is ready", partial(self._ready, name))
-            amounts = {"capacity": {GPU: str(GPUS)}, "allocatable": {GPU: str(GPUS)}}
-            change = json.dumps({"status": amounts})
-            self.kubectl(
-                *("patch", "node", name, "--subresource=status", "--type=merge", "-p", change)
-            )
+            self._await_node(name)
 
     def stop(self) -> None:
         """End everything and remove what it made of this machine."""
-        for part in reversed(self._parts):
-            part.kill()
-            part.wait()
+        for name in reversed([*self._parts]):
+            self._end(name)
         if self._sweeper is not None:
             self._sweeper.finish()
+
+    def end_node(self, name: str) -> None:
+        """End a node with all that runs on it, as a machine that loses its power."""
+        self._end(name)
+
+    def start_node(self, name: str) -> None:
+        """Start a node that was ended; return when it is ready and has its GPUs."""
+        self._start_node(self._authority, NODES.index(name) + 1)
+        self._await_node(name)
+
+    def ready(self, name: str) -> bool:
+        """Return whether the control plane holds a node for ready."""
+        conditions = self.get("node", name)["status"]["conditions"]
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     def kubectl(self, *arguments: str, given: str = "") -> str:
         """Return what kubectl prints.
@@ -137,6 +160,11 @@ class Cluster:
         """Create or change objects."""
         self.kubectl("apply", "-f", "-", given=yaml.safe_dump_all(objects))
 
+    def requests(self) -> list[dict[str, Any]]:
+        """Return what the operator of the release wrote, in the order of the audit log."""
+        log = self.folder / "audit.log"
+        return [json.loads(line) for line in log.read_bytes().splitlines()]
+
     def until(self, what: str, holds: Callable[[], object]) -> Any:
         """Wait until it returns something; a command that fails has not yet."""
         deadline, failure = time.monotonic() + _PATIENCE_S, ""
@@ -155,9 +183,16 @@ class Cluster:
             return self.kubectl("get", "pods", "-A", "-o", "wide") + events[-4000:]
         return ""
 
-    def _ready(self, name: str) -> bool:
-        conditions = self.get("node", name)["status"]["conditions"]
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    def _await_node(self, name: str) -> None:
+        self.until(f"{name} is ready", partial(self.ready, name))
+        amounts = {"capacity": {GPU: str(GPUS)}, "allocatable": {GPU: str(GPUS)}}
+        change = json.dumps({"status": amounts})
+        self.kubectl(*("patch", "node", name, "--subresource=status", "--type=merge", "-p", change))
+
+    def _end(self, name: str) -> None:
+        part = self._parts.pop(name)
+        part.kill()
+        part.wait()
 
     def _start(self, name: str, namespace: str, script: str, *flags: str) -> None:
         """Run a script as the first process of its own process namespace."""
@@ -168,14 +203,12 @@ class Cluster:
         enter, *rest = network.inside(namespace)
         unshare = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *flags)
         with (place / "log" / "init.log").open("wb") as log:
-            self._parts.append(
-                subprocess.Popen(
-                    with_parent.program(enter, *rest, *unshare, "sh", str(file)),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    cwd=place,
-                )
+            self._parts[name] = subprocess.Popen(
+                with_parent.program(enter, *rest, *unshare, "sh", str(file)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=place,
             )
 
     def _start_program(self, name: str) -> None:
@@ -184,15 +217,13 @@ class Cluster:
         program = Path(__file__).with_name(f"{name}.py")
         ends = ("5000",) if name == "exporter" else ()
         with (self.folder / f"{name}.log").open("wb") as log:
-            self._parts.append(
-                subprocess.Popen(
-                    [
-                        *with_parent.program(enter, *rest, sys.executable),
-                        *(str(program), str(self.kubeconfig), network.SERVER, *ends),
-                    ],
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
+            self._parts[name] = subprocess.Popen(
+                [
+                    *with_parent.program(enter, *rest, sys.executable),
+                    *(str(program), str(self.kubeconfig), network.SERVER, *ends),
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
     def _start_control_plane(self, authority: Authority) -> None:
@@ -205,6 +236,8 @@ class Cluster:
         }
         private, public = authority.accounts()
         at, keys = binaries_folder()[0], authority.folder
+        audit = self.folder / "audit.yaml"
+        audit.write_text(yaml.safe_dump(_AUDIT))
         lines = [
             (
                 f"{at}/etcd --data-dir {self.folder}/etcd --log-level error --unsafe-no-fsync "
@@ -225,6 +258,8 @@ class Cluster:
                 "--service-account-issuer https://kubernetes.default.svc.cluster.local "
                 f"--service-account-key-file {public} --service-account-signing-key-file {private} "
                 "--service-cluster-ip-range 10.96.0.0/16 --enable-aggregator-routing=true "
+                f"--audit-policy-file {audit} --audit-log-path {self.folder}/audit.log "
+                "--audit-log-mode blocking "
                 f"--allow-privileged --runtime-config api/all=true --feature-gates {_GATES} "
                 "> log/api.log 2>&1 &"
             ),
@@ -256,7 +291,7 @@ class Cluster:
         name, place = NODES[number - 1], self.folder / NODES[number - 1]
         client = authority.client(name, f"system:node:{name}", "system:nodes")
         authority.server(f"{name}-serving", (name, network.address_of(number)))
-        for each in ("cni", "containerd", "kubelet", "log", "names", "state"):
+        for each in ("cni", "containerd", "kubelet", "log", "names", "state", "static"):
             (place / each).mkdir(parents=True, exist_ok=True)
         make_groups(name)
         (place / "resolv.conf").write_text(f"nameserver {network.SERVER}\n")
@@ -297,12 +332,26 @@ class Cluster:
                         f"--root-dir /var/lib/kubelet > {place}/log/kubelet.log 2>&1 &"
                     ),
                     f"kube-proxy --config {place}/proxy.yaml > {place}/log/proxy.log 2>&1 &",
+                    *(self._enforcer(name) if self.enforces else ()),
                     "wait",
                 ]
             ),
             "--mount",
             "--propagation",
             "private",
+        )
+
+    def _enforcer(self, name: str) -> tuple[str, ...]:
+        """Return the commands that enforce NetworkPolicies on a node, its bridge included."""
+        log = self.folder / name / "log" / "enforcer.log"
+        return (
+            "sysctl -qw net.bridge.bridge-nf-call-iptables=1",
+            (
+                # It ends where the node is not known yet.
+                f"(while sleep 1; do {ENFORCER} --kubeconfig {self.kubeconfig} "
+                f"--hostname-override {name} --run-router=false --run-service-proxy=false "
+                f"--run-firewall=true --service-cluster-ip-range 10.96.0.0/16; done) > {log} 2>&1 &"
+            ),
         )
 
 
@@ -365,6 +414,7 @@ def _kubelet(authority: Authority, name: str, place: Path) -> dict[str, Any]:
         "clusterDNS": [network.SERVER],
         "clusterDomain": "cluster.local",
         "resolvConf": str(place / "resolv.conf"),
+        "staticPodPath": str(place / "static"),
         "failSwapOn": False,
         "oomScoreAdj": 0,
         "imageGCHighThresholdPercent": 100,

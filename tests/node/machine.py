@@ -18,11 +18,13 @@ from typing import Final
 from tests.chart.go_tools import HELM, ToolMissing, tool
 from tests.integration.control_plane import binaries_folder
 
-__all__ = ["BASE", "FOLDER", "IMAGE", "NAME", "NODES", "PROGRAMS", "missing"]
+__all__ = ["BASE", "ENFORCER", "FOLDER", "IMAGE", "NAME", "NODES", "PROGRAMS", "missing"]
 
 FOLDER: Final = binaries_folder()[0].parent / "node-1.37.1"
 #: Built with Go by `tests.node.build`.
 PROGRAMS: Final = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr")
+#: Enforces NetworkPolicies, where it is there.
+ENFORCER: Final = FOLDER / "kube-router"
 #: A root file system with Python, and the image that the Dockerfile makes of it.
 BASE: Final = FOLDER / "base.tar"
 IMAGE: Final = FOLDER / "reprieve.tar"

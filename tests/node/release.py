@@ -14,11 +14,20 @@ from tests import with_parent
 from tests.chart.go_tools import HELM, tool
 from tests.chart.helm import CHART
 from tests.node.cluster import EXPORTER, GPU, SMALL, Cluster
+from tests.node.machine import NAME
 
-__all__ = ["NAMESPACE", "Release", "Worker", "deaf", "job", "pod_spec"]
+__all__ = ["NAMESPACE", "VALUES", "Release", "Version", "Worker", "deaf", "job", "pod_spec"]
 
 NAMESPACE = "reprieve"
 Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A chart, and the image that it installs, by its name on the nodes."""
+
+    chart: Path = CHART
+    image: str = NAME
 
 
 @dataclass
@@ -27,8 +36,10 @@ class Release:
 
     cluster: Cluster
 
-    def helm(self, verb: str, *arguments: str, **values: Any) -> str:
-        """Run Helm on the release; return what it prints.
+    def helm(
+        self, verb: str, *arguments: str, version: Version | None = None, **values: Any
+    ) -> str:
+        """Run Helm on the release, with the chart of a version; return what it prints.
 
         Raises:
             RuntimeError: Helm ended with an error.
@@ -36,8 +47,11 @@ class Release:
         chosen: list[str] = []
         if verb in ("install", "upgrade"):
             file = self.cluster.folder / "values.yaml"
-            file.write_text(yaml.safe_dump({**_VALUES, **values}))
-            chosen = [str(CHART), "-f", str(file)]
+            version = version or Version()
+            repository, _, tag = version.image.rpartition(":")
+            image = {"repository": repository, "tag": tag, "pullPolicy": "Never"}
+            file.write_text(yaml.safe_dump({**VALUES, "image": image, **values}))
+            chosen = [str(version.chart), "-f", str(file)]
         place = str(self.cluster.folder / "helm")
         home = {f"HELM_{each}_HOME": place for each in ("CACHE", "CONFIG", "DATA")}
         done = subprocess.run(
@@ -129,9 +143,8 @@ def job(name: str, namespace: str, gpus: int, *, queue: str = "", **facts: Any) 
     }
 
 
-_VALUES: Object = {
+VALUES: Final[Object] = {
     "controllers": ["idle", "scheduling", "quota"],
-    "image": {"repository": "docker.io/library/reprieve", "tag": "1", "pullPolicy": "Never"},
     "gpuPreemption": {
         "enabled": True,
         "metricsEndpoint": EXPORTER,

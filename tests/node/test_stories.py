@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import tarfile
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.node.cluster import GPU, GPUS, Cluster
+from tests.node.cluster import GPUS
 from tests.node.machine import IMAGE
-from tests.node.release import NAMESPACE, Object, Release, Worker, deaf, job, pod_spec
+from tests.node.release import NAMESPACE, Release, deaf, job
+from tests.node.work import followed, gang, queue, records, running, sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.node]
 
@@ -29,94 +29,10 @@ for url in ("http://reprieve-web.reprieve.svc.cluster.local", "https://localhost
     except urllib.error.HTTPError as refused:
         print(refused.code)
 """
-WORKERS: list[Worker] = []  # of the story that is played
 KILL_OPERATOR = (
     "import os, signal; children = open('/proc/1/task/1/children').read().split(); "
     "os.kill(int(children[0]), signal.SIGKILL)"
 )
-
-
-@pytest.fixture
-def space(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace for one story, which takes everything with it."""
-    name = f"story-{abs(hash(request.node.name)) % 10**6}"
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield name
-    cluster.kubectl("delete", "namespace", name, "--wait", "--timeout=180s")
-    for worker in WORKERS:
-        worker.said()
-    WORKERS.clear()
-
-
-@pytest.fixture(scope="module")
-def classes(cluster: Cluster) -> None:
-    for name, value in (("low", 100), ("high", 1000)):
-        made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}
-        cluster.apply({**made, "metadata": {"name": name}})
-
-
-def running(cluster: Cluster, space: str, selector: str = "") -> list[str]:
-    """Return the pods that run, by name."""
-    chosen = ("-l", selector) if selector else ()
-    return sorted(
-        pod["metadata"]["name"]
-        for pod in cluster.get("pods", "-n", space, *chosen)["items"]
-        if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
-    )
-
-
-def followed(cluster: Cluster, space: str, count: int, selector: str = "") -> dict[str, Worker]:
-    """Wait until so many pods run; return what follows each."""
-
-    def enough() -> list[str]:
-        found = running(cluster, space, selector)
-        return found if len(found) == count else []
-
-    names = cluster.until(f"{count} pods of {space} run", enough)
-    workers = {name: Worker(cluster, space, name) for name in names}
-    WORKERS.extend(workers.values())
-    return workers
-
-
-def records(cluster: Cluster, space: str) -> list[Object]:
-    """Return the records of evictions of a namespace's work."""
-    every = cluster.get("preemptions.reprieve.dev", "-n", NAMESPACE)["items"]
-    return [each for each in every if space in str(each["spec"]["victims"])]
-
-
-def gang(space: str, size: int, gpus: int) -> list[Object]:
-    """Return a gang of high priority."""
-    made: list[Object] = [
-        {
-            "apiVersion": "scheduling.k8s.io/v1beta1",
-            "kind": "PodGroup",
-            "metadata": {"name": "train", "namespace": space},
-            "spec": {
-                "priorityClassName": "high",
-                "schedulingPolicy": {"gang": {"minCount": size}},
-            },
-        }
-    ]
-    for number in range(size):
-        spec = pod_spec(gpus, saves=0, grace=5, schedulingGroup={"podGroupName": "train"})
-        spec |= {"schedulerName": "reprieve-scheduler", "priorityClassName": "high"}
-        metadata = {"name": f"train-{number}", "namespace": space, "labels": {"gang": "train"}}
-        made.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    return made
-
-
-def sweep(space: str, count: int, gpus: int, **facts: Any) -> list[Object]:
-    """Return pods of low priority."""
-    spec: dict[str, Any] = {"schedulerName": "reprieve-scheduler", "priorityClassName": "low"}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"sweep-{i}", "namespace": space, "labels": {"app": "sweep"}},
-            "spec": pod_spec(gpus, **spec, **facts),
-        }
-        for i in range(count)
-    ]
 
 
 def test_the_operator_is_ready_by_its_probes_and_runs_as_nobody(release: Release) -> None:
@@ -265,28 +181,6 @@ def test_of_two_replicas_one_leads_and_the_other_follows_and_the_page_is_shown(
     finally:
         release.helm("rollback", "--wait", "--timeout", "5m")
     cluster.until("one pod is left", lambda: len(running(cluster, NAMESPACE)) == 1)
-
-
-def queue(space: str, name: str) -> list[Object]:
-    group = "kueue.x-k8s.io/v1beta2"
-    amount = {"name": GPU, "nominalQuota": GPUS}
-    flavors = [{"name": "gpus", "resources": [amount]}]
-    spec = {
-        "cohortName": "research",
-        "namespaceSelector": {},
-        "preemption": {"reclaimWithinCohort": "Any"},
-        "resourceGroups": [{"coveredResources": [GPU], "flavors": flavors}],
-    }
-    local = {"name": name, "namespace": space}
-    return [
-        {"apiVersion": group, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec},
-        {
-            "apiVersion": group,
-            "kind": "LocalQueue",
-            "metadata": local,
-            "spec": {"clusterQueue": name},
-        },
-    ]
 
 
 def test_quota_is_taken_back_from_work_that_saves_and_nothing_hangs_without_the_operator(
