@@ -6,6 +6,7 @@ pods run and are ready.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -295,3 +296,27 @@ async def test_a_run_that_takes_too_long_is_ended_and_what_is_finished_is_delete
         assert (await cluster.job("brief"))["status"]["succeeded"] == 2
         text = "Deleted finished workload due to elapsed retention"
         await until_told(cluster, ("Deleted",), ("Workload", "Normal", "Deleted", text))
+
+
+async def test_a_run_that_took_too_long_has_all_of_its_time_again_once_it_is_activated(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path, *base(2)) as cluster:
+        brief = job("brief")
+        brief["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = "20"
+        await cluster.create(brief)
+
+        async def ended() -> bool:
+            said = (await cluster.conditions("brief")).get("QuotaReserved", ("",))
+            return said[0] == "False"
+
+        for _ in range(2):
+            await cluster.until_admitted("brief")
+            await asyncio.sleep(15)
+            assert await cluster.admitted() == {"brief"}
+            await cluster.until("it has run for too long", ended, 15)
+            found = await workload(cluster, "brief")
+            assert not found["status"].get(SPENT)
+            at = found["metadata"]["name"]
+            await cluster.client.patch(WORKLOADS, NAMESPACE, at, {"spec": {"active": True}}, dict)
+        await cluster.until_admitted("brief")

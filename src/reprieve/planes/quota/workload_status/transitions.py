@@ -39,6 +39,7 @@ from reprieve.wording import kueue
 __all__ = [
     "DEACTIVATED",
     "DEACTIVATED_MESSAGE",
+    "TOO_LONG",
     "admitted_by_checks",
     "backed_off",
     "checks_kept",
@@ -59,6 +60,8 @@ __all__ = [
 ]
 
 DEACTIVATED: Final = "Deactivated"
+#: Why a Workload is deactivated that ran for longer than it may.
+TOO_LONG: Final = "MaximumExecutionTimeExceeded"
 DEACTIVATED_MESSAGE: Final = "The workload is deactivated"
 _NO_RESERVATION: Final = ("NoReservation", "The workload has no reservation")
 _PLACES_DELAYED: Final = (
@@ -296,6 +299,8 @@ def released(workload: Workload, *, requeued: bool, now: Nanos) -> Workload:
     admitted = condition_of(workload.status.conditions, "Admitted")
     if is_true(admitted):
         spent += max(0, now - parse_instant(admitted.last_transition_time)) // SECOND
+    if reason == f"{DEACTIVATED}DueTo{TOO_LONG}":
+        spent = 0  # activated again it has all of its time
     workload = with_condition(workload, "QuotaReserved", False, "PendingEvaluation", message, now)
     workload = with_condition(workload, "Admitted", False, *_NO_RESERVATION, now)
     workload = with_condition(workload, "Requeued", requeued, reason, message, now)

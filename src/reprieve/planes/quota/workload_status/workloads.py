@@ -42,6 +42,7 @@ from reprieve.planes.quota.workload_status.steady_deadlines import SteadyDeadlin
 from reprieve.planes.quota.workload_status.transitions import (
     DEACTIVATED,
     DEACTIVATED_MESSAGE,
+    TOO_LONG,
     backed_off,
     deactivated,
     deactivation_asked,
@@ -69,7 +70,7 @@ _STOPPED: Final = {
 _DELETED: Final = ("Deleted", "The workload is deleted; finalizers of others keep the object")
 _LOOK_AGAIN: Final = SECOND
 _TOO_OFTEN: Final = ("RequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")
-_TOO_LONG: Final = ("MaximumExecutionTimeExceeded", "exceeding the maximum execution time")
+_TOO_LONG: Final = (TOO_LONG, "exceeding the maximum execution time")
 
 
 class WorkloadReconciler:
