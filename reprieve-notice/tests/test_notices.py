@@ -302,3 +302,30 @@ def test_a_token_is_sent_to_no_other_server(operator: Any, tmp_path: Path) -> No
         source.ask()
 
     assert operator.tokens == ["Bearer secret"]
+
+
+def test_a_token_that_is_refused_is_named_once_and_its_successor_read(
+    operator: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An expired token: the kubelet replaces the file, and nothing has to be started again."""
+    token = tmp_path / "token"
+    token.write_text("expired\n")
+    operator.notice = dict(NOTICE)
+    operator.refusals = [401, 401, 503]
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> bool:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            token.write_text("renewed\n")
+        return len(pauses) == 4
+
+    notices = Notices(HttpSource(operator.url, token), pause=pause)
+    with caplog.at_level("INFO", "reprieve_notice"):
+        notices._run()
+
+    warnings = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert "audience reprieve.dev" in warnings[0].getMessage()
+    assert operator.tokens == ["Bearer expired"] * 2 + ["Bearer renewed"] * 2
+    assert notices.due() is not None

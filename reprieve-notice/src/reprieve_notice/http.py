@@ -19,7 +19,11 @@ _ANSWER_S = 10
 
 
 class Away(Exception):
-    """There was no answer, or none of an operator that knows."""
+    """There was no answer, or none of an operator that knows. `status`: of HTTP, 0 without one."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class HttpSource:
@@ -81,7 +85,7 @@ class HttpSource:
             refusal.close()
             if refusal.code == 404:
                 return None
-            raise Away(f"{refusal.code} {refusal.reason}") from None
+            raise Away(f"{refusal.code} {refusal.reason}", refusal.code) from None
         except (OSError, ValueError) as failure:
             raise Away(str(failure)) from None
 

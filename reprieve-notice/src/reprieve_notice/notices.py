@@ -149,15 +149,18 @@ class Notices:
         threading.Thread(target=self._run, name="reprieve-notice", daemon=True).start()
 
     def _run(self) -> None:
-        pause = 1.0
+        pause, refused = 1.0, False
         while not self._closed.is_set():
             try:
                 self.ask(_POLL_S)
                 self.report_checkpoint()
-                pause = 1.0
+                pause, refused = 1.0, False
                 wait = 0.0 if self._notified is None else _look_s()
             except Away as failure:
-                log.info("no answer about notices: %s", failure)
+                # Trying again does not help there, unless the kubelet renews the token.
+                level = logging.WARNING if failure.status == 401 and not refused else logging.INFO
+                refused = refused or failure.status == 401
+                log.log(level, "no answer about notices: %s", _explained(failure))
                 wait, pause = pause, min(2 * pause, _LONGEST_PAUSE_S)
             if wait and self._pause(wait):
                 return
@@ -238,6 +241,15 @@ class Notice:
         if checkpoint:
             more["checkpoint"] = checkpoint
         return self._notices.report("saved", **more)
+
+
+def _explained(failure: Away) -> str:
+    if failure.status != 401:
+        return str(failure)
+    return (
+        f"{failure}: the operator does not accept the token of this pod: it has to be a projected "
+        "one with the audience reprieve.dev, read from the volume and not copied"
+    )
 
 
 def _look_s() -> float:
