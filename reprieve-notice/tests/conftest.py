@@ -21,6 +21,7 @@ class Operator:
         self.tokens: list[str] = []
         self.url = ""
         self.saved = threading.Event()
+        self.heard = threading.Event()
 
     def answer(self, path: str, body: dict[str, Any] | None, token: str) -> tuple[int, Any]:
         self.tokens.append(token)
@@ -28,6 +29,7 @@ class Operator:
             return self.refusals.pop(0), None
         if body is not None:
             self.said.append({"path": path, **body})
+            self.heard.set()
             if self.notice is None:
                 return 404, None
             self.notice = {

@@ -113,6 +113,55 @@ def test_whoever_of_a_group_has_no_handler_goes_on_where_the_signal_is_ignored(
         assert saved(operator) == [None]
 
 
+@pytest.mark.parametrize("flags", [(), ("--ignored",)])
+def test_workers_in_sessions_of_their_own_are_signalled(
+    operator: Any, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """torchrun starts its workers so."""
+    script = tmp_path / "launcher.py"
+    script.write_text(
+        "import signal, subprocess, sys\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: None)\n"
+        "worker = subprocess.Popen([sys.executable, *sys.argv[1:]], start_new_session=True,\n"
+        "                          close_fds=False)\n"
+        "raise SystemExit(worker.wait())\n"
+    )
+    with started(operator, tmp_path, "os._exit(0)", *flags, below=script) as program:
+        operator.notice = dict(NOTICE)
+
+        assert program.wait(_PATIENCE_S) == 0
+        assert saved(operator) == [None]
+
+
+def test_a_handler_that_is_set_after_the_notice_is_called_where_the_signal_is_ignored(
+    operator: Any, tmp_path: Path
+) -> None:
+    """A training loads its frameworks for a minute before it has a handler."""
+    operator.notice = dict(NOTICE)
+    token = tmp_path / "token"
+    token.write_text("secret")
+    script = (
+        "import os, signal, sys\n"
+        "sys.stdin.readline()\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: os._exit(0))\n"
+        "while True: signal.pause()\n"
+    )
+    program = subprocess.Popen(
+        [*COMMAND, "--ignored", "--", sys.executable, "-c", script],
+        env={
+            **os.environ,
+            "REPRIEVE_NOTICE_URL": operator.url,
+            "REPRIEVE_NOTICE_TOKEN": str(token),
+        },
+        stdin=subprocess.PIPE,
+        text=True,
+    )
+    assert operator.heard.wait(_PATIENCE_S), "it has reported that it saves"
+    program.communicate("go on\n", timeout=_PATIENCE_S)
+    assert program.returncode == 0
+    assert saved(operator) == [None]
+
+
 def test_a_program_that_is_not_told_is_left_alone(operator: Any, tmp_path: Path) -> None:
     with started(operator, tmp_path, "os._exit(9)") as program:
         program.send_signal(signal.SIGTERM)

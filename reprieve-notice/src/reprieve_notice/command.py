@@ -1,8 +1,9 @@
 """`reprieve-notice exec -- COMMAND`: run a program that knows signals, but no notices.
 
-The program runs in a process group of its own. Once the pod is notified, the group is sent a
-signal, once for each notice, and the operator is notified that the pod saves. It is notified that
-the pod has saved
+The program runs in a process group of its own. Once the pod is notified, the group and all
+processes that the program has started are sent a signal, once for each notice, and the operator is
+notified that the pod saves. With `--ignored` each process is sent it once it has a handler for it,
+which a training sets some time after its start. The operator is notified that the pod has saved
 
 1. when the program writes the line `saved`, or `saved STEP`, to the file descriptor whose number
    is in the variable REPRIEVE_NOTICE_FD
@@ -15,6 +16,7 @@ the program, or 128 and the number of the signal that ended it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -23,6 +25,7 @@ import threading
 from collections.abc import Sequence
 
 from reprieve_notice.notices import Notice, Notices
+from reprieve_notice.processes import handles, tree
 
 __all__ = ["main", "run"]
 
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--ignored",
         action="store_true",
         help="start with the signal ignored, so that processes without a handler continue "
-        "(torchrun)",
+        "(torchrun); those that set one are sent the signal from then on",
     )
     commands.add_parser("ray", help="drain this pod's Ray node on a notice")
     execute.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM")
@@ -100,14 +103,42 @@ def run(program: Sequence[str], sent: signal.Signals, *, ignored: bool = False) 
     for each in _PASSED_ON:
         signal.signal(each, lambda number, _: _send(child, number))
     threading.Thread(target=_hear, args=(reading, notices), daemon=True).start()
-    notified = _follow(child, sent, notices)
+    notified = _follow(child, _Sent(child, sent, patient=ignored), notices)
     if notified and child.returncode == 0:
         notices.report("saved")
     notices.close()
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
-def _follow(child: subprocess.Popen[bytes], sent: signal.Signals, notices: Notices) -> str:
+class _Sent:
+    """The signal of notices, and which processes of the program were sent it for the last one."""
+
+    def __init__(
+        self, child: subprocess.Popen[bytes], number: signal.Signals, *, patient: bool
+    ) -> None:
+        """`patient`: each process is sent it once it has a handler, however late that is."""
+        self._child = child
+        self._number = number
+        self._patient = patient
+        self._notice = ""
+        self._processes: set[int] = set()
+
+    def send(self, notice: str) -> None:
+        """Send the signal to all that have not been sent it for this notice."""
+        if notice == self._notice and not self._patient:
+            return
+        if notice != self._notice:
+            self._notice, self._processes = notice, set()
+        if self._child.poll() is not None:
+            return
+        for each in tree(self._child.pid) - self._processes:
+            if not self._patient or handles(each, self._number):
+                self._processes.add(each)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(each, self._number)
+
+
+def _follow(child: subprocess.Popen[bytes], sent: _Sent, notices: Notices) -> str:
     """Signal the program as often as the pod gets notice; return the last one when it has ended."""
     last = ""
     while True:
@@ -115,9 +146,9 @@ def _follow(child: subprocess.Popen[bytes], sent: signal.Signals, notices: Notic
             child.wait(_LOOK_S)
         except subprocess.TimeoutExpired:
             notice = notices.due()
-            if notice is not None and notice.id != last:
+            if notice is not None:
                 last = notice.id
-                _send(child, sent)
+                sent.send(last)
         else:
             return last
 
