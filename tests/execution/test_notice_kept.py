@@ -357,3 +357,29 @@ async def test_no_unit_goes_before_it_saved_or_its_deadline_whatever_pods_say_an
     assert seen["recorded, and a death"] >= 1, seen
     kinds = {"post preemptions", "patch preemptions", "post preemptionnotices"}
     assert deaths.keys() >= kinds | {"mark" if site.plane.by_mark else "evict"}, deaths
+
+
+async def test_a_report_is_answered_at_once_when_the_others_have_saved_meanwhile() -> None:
+    """It is no longer recorded then: the plan goes on."""
+    site = Telling(PLANES["units"], Random("settled"))
+    plan = site.plan()
+    site.pods = {each.root.uid: [Pod(f"pod-{each.root.uid}", False, [])] for each in plan.victims}
+    grants = [Grant(60 * SECOND, 0)] * len(plan.victims)
+    intent = await site.book.write(plan, notices=grants)
+    site.notices.begin(intent, site.members)
+    first, *others = [pod.uid for pods in site.pods.values() for pod in pods]
+    assert others
+    found = site.notices.of_pod(first)
+    assert found is not None
+
+    site.notices.saved(found, first)
+    answering = asyncio.ensure_future(site.notices.settled(found, first, 2 * SECOND))
+    await asyncio.sleep(0)
+    assert not answering.done()
+    for uid in others:
+        mine = site.notices.of_pod(uid)
+        assert mine is not None
+        site.notices.saved(mine, uid)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert answering.done()

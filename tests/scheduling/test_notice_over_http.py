@@ -215,6 +215,33 @@ async def test_the_library_saves_and_the_gang_is_released_at_once(tmp_path: Path
         await cluster.until_placed(high)
 
 
+async def test_a_token_that_ended_counts_for_a_minute_and_its_successor_at_once(
+    tmp_path: Path,
+) -> None:
+    """The kubelet renews it between told and saved; the deadline stands, nobody else is harmed."""
+    async with training(tmp_path) as (cluster, trainer):
+        high = await cluster.gang()
+        old = {name: await trainer.token(name) for name in _LOWS}
+        notice = await until_told(cluster, trainer)
+        for token in old.values():
+            await trainer.asked("", token=token)
+            cluster.embedded.cluster.revoke(token)
+        await asyncio.sleep(61)
+
+        for name, token in old.items():
+            said = await trainer.said(name, notice["id"], {"state": "saved"}, token=token)
+            assert said == (401, "")
+        assert not await cluster.victims()
+        for name in _LOWS:
+            token = await trainer.token(name, "reprieve.dev", "https://kubernetes.default.svc")
+            assert (await trainer.asked(name, token=token))[1]["deadline"] == notice["deadline"]
+            said = await trainer.said(name, notice["id"], {"state": "saved"}, token=token)
+            assert said[0] == 200
+        assert await cluster.until_victims(4) == set(_LOWS)
+        await cluster.end()
+        await cluster.until_placed(high)
+
+
 @pytest.mark.parametrize("text", ["", "Basic x", "Bearer "])
 async def test_who_shows_no_token_is_not_answered(text: str, tmp_path: Path) -> None:
     async with training(tmp_path) as (cluster, _), aiohttp.ClientSession() as session:

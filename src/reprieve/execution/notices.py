@@ -278,8 +278,8 @@ class Notices:
         seconds = (self._now(notified) - notified.since) / SECOND
         self._metrics.notice_seconds.labels(plane, end).observe(seconds)
         self._observe(notified)
-        for pod in notified.pods:
-            self.waiters.wake(pod)
+        for name in (notified.id, *notified.pods):
+            self.waiters.wake(name)
         self._notified[notified.id] = self._notified.pop(notified.id)
         over = [each for each in self._notified.values() if each.plan not in self._by_plan]
         for each in over[: max(0, len(over) - _LATEST)]:
@@ -404,6 +404,7 @@ class Notices:
             self._observe(notified)
         if notice.may_go:
             self.waiters.wake(notified.plan)
+            self.waiters.wake(notified.id)
 
     def _of_plan(self, intent: Preemption) -> list[Notified]:
         return [self._notified[id] for id in self._by_plan.get(intent.metadata.name, ())]
