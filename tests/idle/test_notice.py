@@ -213,7 +213,8 @@ async def test_idle_work_that_has_saved_goes_at_once(tmp_path: Path) -> None:
 
         (row,) = await users.site.until(users.ledger)
         # What it computed between its save and its eviction is lost.
-        assert row.saved_device_seconds + row.lost_device_seconds >= 4 * 3_600
+        # Its start is a whole second, which may be the next one.
+        assert row.saved_device_seconds + row.lost_device_seconds >= 4 * 3_599
         assert row.lost_device_seconds <= 4 * ((gone - saved) // SECOND + 1)
 
 
