@@ -30,6 +30,7 @@ BASE: Final = FOLDER / "base.tar"
 IMAGE: Final = FOLDER / "reprieve.tar"
 NODES: Final = ("n1", "n2")
 NAME: Final = "docker.io/library/reprieve:1"
+_CONTROL: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _COMMANDS: Final = (
     "runc",
     "ip",
@@ -57,8 +58,9 @@ def missing() -> str:
     files = [*(FOLDER / name for name in PROGRAMS), BASE]
     if lacking := [each.name for each in files if not each.exists()]:
         return f"{', '.join(lacking)} not in {FOLDER}: `python -m tests.node.build` makes them"
-    if not all((binaries_folder()[0] / name).exists() for name in ("etcd", "kube-scheduler")):
-        return "there is no control plane (python -m tests.integration.control_plane)"
+    control = binaries_folder()[0]
+    if lacking := [name for name in _CONTROL if not (control / name).exists()]:
+        return f"{', '.join(lacking)} not in {control}, where a control plane is expected"
     try:
         tool(HELM)
     except ToolMissing as lacks:
