@@ -41,6 +41,16 @@ class Operator:
         return (204, None) if self.notice is None else (200, self.notice)
 
 
+@pytest.fixture(autouse=True)
+def no_polls_left() -> Iterator[None]:
+    """Fail a test whose thread still polls: it would log in the tests after it."""
+    yield
+    left = [each for each in threading.enumerate() if each.name == "reprieve-notice"]
+    for each in left:
+        each.join(10)
+    assert not any(each.is_alive() for each in left), "notices of the test are not closed"
+
+
 @pytest.fixture
 def operator() -> Iterator[Operator]:
     found = Operator()

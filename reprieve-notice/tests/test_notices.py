@@ -328,4 +328,4 @@ def test_a_token_that_is_refused_is_named_once_and_its_successor_read(
     assert len(warnings) == 1
     assert "audience reprieve.dev" in warnings[0].getMessage()
     assert operator.tokens == ["Bearer expired"] * 2 + ["Bearer renewed"] * 2
-    assert notices.due() is not None
+    assert notices.id == NOTICE["id"]
