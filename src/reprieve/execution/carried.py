@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from kubeworld.units.durations import SECOND
+from kubeworld.units.durations import MINUTE, SECOND
 from reprieve.api.reprieve import IntentPhase, Preemption, Victim, VictimState, VictimStatus
 
 __all__ = ["FIRST_PAUSE", "Carried", "Inherited"]
 
 M = TypeVar("M")
 FIRST_PAUSE: Final = SECOND
+
+log: Final = logging.getLogger("reprieve.execution")
 
 
 @dataclass(slots=True)
@@ -26,7 +29,8 @@ class Carried(Generic[M]):
     `ending`: how it is to be closed, once that is known. `ended`: when victims were seen to be out
     of the way, as RFC 3339. `notified`: their tenants are notified, or will be. `passing`: uids of
     victims for whose calls the API server had no answer. `interrupted`: a fault came between the
-    plan's steps. `remains`: a victim keeps what it holds. Other instants are monotonic.
+    plan's steps. `remains`: a victim keeps what it holds. `warned`: of which fault, and when. Other
+    instants are monotonic.
     """
 
     intent: Preemption
@@ -46,6 +50,24 @@ class Carried(Generic[M]):
     passing: set[str] = field(default_factory=set)
     interrupted: bool = False
     remains: bool = False
+    warned: tuple[str, int] = ("", 0)
+
+    def warn(self, fault: str, now: int) -> None:
+        """Log why the plan stays open: a fault that lasts as one warning a minute.
+
+        It is tried again each second, and an API server that refuses has many open plans. `now`:
+        monotonic nanoseconds.
+        """
+        said, at = self.warned
+        lasts = fault == said and now - at < MINUTE
+        if not lasts:
+            self.warned = fault, now
+        log.log(
+            logging.DEBUG if lasts else logging.WARNING,
+            "preemption %s stays open: %s",
+            self.name,
+            fault,
+        )
 
     @property
     def away(self) -> bool:

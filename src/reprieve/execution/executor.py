@@ -286,7 +286,7 @@ class Executor(Generic[M]):
         except Deposed:
             raise
         except ApiError as failure:
-            log.warning("preemption %s stays open: %s", each.name, failure)
+            each.warn(str(failure), self._clock.monotonic())
         except Exception:
             log.exception(
                 "preemption %s is skipped in this pass after an internal error", each.name
