@@ -56,3 +56,20 @@ async def test_a_discarded_key_is_not_handed_out() -> None:
     await clock.advance(2 * SECOND)
     assert not waiting.done()
     waiting.cancel()
+
+
+async def test_a_key_whose_deadline_is_always_over_leaves_time_to_others() -> None:
+    clock, looks = VirtualClock(), list[int]()
+    due: DirtyKeys[str] = DirtyKeys(clock)
+
+    async def look() -> None:
+        while len(looks) < 1_000:
+            await due.next()
+            looks.append(clock.monotonic())
+            due.add_at("a", Nanos(clock.wall() - SECOND))
+
+    due.add("a")
+    looking = asyncio.create_task(look())
+    await clock.advance(SECOND)
+    assert 50 < len(looks) <= 101
+    looking.cancel()

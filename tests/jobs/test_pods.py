@@ -7,6 +7,7 @@ import hashlib
 
 import pytest
 
+from kubeworld.units.instants import parse_instant
 from reprieve.jobs import pods
 from reprieve.jobs.writing import Conflicting, Injection, ungated
 from tests.jobs.builders import GATE, PREFIX, Json, pod, template
@@ -127,3 +128,10 @@ def test_a_group_is_admitted_early_only_where_it_says_true() -> None:
     assert pods.is_fast(pod(notes={"pod-group-fast-admission": "true"}))
     assert not pods.is_fast(pod(notes={"pod-group-fast-admission": "false"}))
     assert not pods.is_fast(pod())
+
+
+def test_pods_that_are_past_their_grace_period_are_not_waited_for() -> None:
+    ends = [{"metadata": {"deletionTimestamp": f"2026-03-04T10:00:0{n}Z"}} for n in (1, 7, 5)]
+    now = parse_instant("2026-03-04T10:00:05Z")
+    assert pods.next_gone_at([*ends, pod()], now) == parse_instant("2026-03-04T10:00:07Z")
+    assert pods.next_gone_at([ends[0], pod()], now) is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kubeworld.objects.paths import Json, first
@@ -46,6 +46,7 @@ __all__ = [
     "is_surplus",
     "is_unretriable",
     "labels_of",
+    "next_gone_at",
     "ordinal_of",
     "prebuilt_of",
     "role_of",
@@ -188,6 +189,12 @@ def gone_at(pod: Json) -> Nanos | None:
     """Return when a pod that is being deleted is past its grace period."""
     text = first(pod, "metadata.deletionTimestamp")
     return parse_instant(str(text)) if text else None
+
+
+def next_gone_at(pods: Iterable[Json], now: Nanos) -> Nanos | None:
+    """Return when the next of these pods is past its grace period; those that are count no more."""
+    ends = (gone_at(pod) for pod in pods)
+    return min((end for end in ends if end is not None and end > now), default=None)
 
 
 def still_runs(pod: Json, now: Nanos) -> bool:

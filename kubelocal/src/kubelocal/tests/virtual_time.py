@@ -3,7 +3,8 @@
 A test in virtual time polls and sleeps as any other, and its sockets are real ones. But nobody
 waits: once nothing is ready, the loop's time moves to the next timer. A story of minutes takes as
 long as it computes, and a machine that stands still for seconds makes nobody late. Other processes
-are not waited for: a test that starts some is marked `real_time`.
+are not waited for: a test that starts some is marked `real_time`. Where something is always ready,
+time stands still: that ends the test.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ __all__ = ["VirtualTimeLoop", "loop_factories"]
 _LOOK_S = 0.0005
 #: Turns without anything to do before time moves: what was written to a socket is read by then.
 _TURNS = 8
+#: Turns at one instant, some minutes, after which nothing else is expected at it.
+_STANDSTILL = 10_000_000
 
 
 class VirtualTimeLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
@@ -32,8 +35,15 @@ class VirtualTimeLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
         wait = selector.select
         super().__init__(selector, noop_cycles=_TURNS)
         jump = self._selector.select
+        turns, instant = 0, -1.0
 
         def select(timeout: float | None = None) -> list[Any]:
+            nonlocal turns, instant
+            now = self.time()
+            turns, instant = (turns + 1 if now == instant else 0), now
+            if turns > _STANDSTILL:
+                turns = 0
+                raise RuntimeError(f"virtual time stands still at {now} s: who spins?")
             if timeout != 0 and self.is_awaited():
                 return wait(_LOOK_S)
             return jump(timeout)

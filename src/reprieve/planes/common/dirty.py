@@ -2,21 +2,24 @@
 
 A key is handed out once however often it was added; a later deadline never replaces an earlier one
 that is still to come. Deadlines are kept on the monotonic clock, so that a wall clock that is set
-back delays nothing.
+back delays nothing. A deadline that is over is looked at a moment later, so that a rule that finds
+a key due again and again leaves the process to others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MILLISECOND
 from kubeworld.units.instants import Nanos
 
 __all__ = ["DirtyKeys"]
 
 Key = TypeVar("Key", bound=str)
+_MOMENT: Final = 10 * MILLISECOND
 
 
 class DirtyKeys(Generic[Key]):
@@ -41,7 +44,8 @@ class DirtyKeys(Generic[Key]):
     def add_at(self, key: Key, wall: Nanos) -> None:
         """Request a look at `key` at the wall instant `wall`, or earlier if already requested."""
         monotonic = self._clock.monotonic()
-        deadline = Nanos(monotonic + max(0, wall - self._clock.wall()))
+        ahead = wall - self._clock.wall()
+        deadline = Nanos(monotonic + (ahead if ahead > 0 else _MOMENT))
         held = self._deadlines.get(key)
         if held is not None and monotonic < held <= deadline:
             return

@@ -21,6 +21,7 @@ from reprieve.jobs.pods import (
     group_of,
     is_gated,
     is_managed,
+    next_gone_at,
     prebuilt_of,
     still_runs,
 )
@@ -226,13 +227,13 @@ class JobLookup:
             return False
         return is_active(kind, held.object) and not is_suspended(kind, held.object)
 
-    def gone_at(self, workload: Workload) -> Nanos | None:
-        """Return when the first pod of a Workload of pods is past its grace period."""
+    def next_gone_at(self, workload: Workload, now: Nanos) -> Nanos | None:
+        """Return when the next pod of a Workload of pods is past its grace period."""
         at, found = f"{workload.metadata.namespace}/{workload.metadata.name}", None
         pods = self.pods.members(at) if _is_group(workload) else []
         if not pods and (found := self.owner_of(workload)) is not None and found[0].gate:
             pods = [found[1].object]
-        return min((end for pod in pods if (end := gone_at(pod)) is not None), default=None)
+        return next_gone_at(pods, now)
 
     def set_above(self, namespace: str, pod: Json) -> tuple[JobKind, Json] | None:
         """Return the set with a queue that makes a pod, and its kind, as far as caches know."""

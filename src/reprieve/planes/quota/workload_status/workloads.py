@@ -129,7 +129,7 @@ class WorkloadReconciler:
         """Return whether the job of a deleted Workload has pods; it is looked at again then."""
         now = self._context.clock.wall()
         if self._jobs.has_pods(workload, now):
-            if (until := self._jobs.gone_at(workload)) is not None:
+            if (until := self._jobs.next_gone_at(workload, now)) is not None:
                 self._again(key, until)
             return True  # else looked at again when its job changes
         found = None if is_of_pods(workload) else self._jobs.owner_of(workload)
