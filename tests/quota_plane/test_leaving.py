@@ -243,3 +243,33 @@ async def test_work_whose_workload_is_deleted_runs_no_pods_without_quota(
         await asyncio.sleep(60)
         assert await live(cluster) == []
         assert await cluster.admitted() == {"next"}
+
+
+@pytest.mark.thorough
+async def test_a_deleted_workload_waits_for_the_last_pod_of_its_group(tmp_path: Path) -> None:
+    """The first one is past its grace period, and its own finalizer keeps it, while another runs."""
+    async with site(tmp_path) as cluster:
+        client, work = cluster.client, kept("Group", "low")
+        for each, grace in zip(work, (5, 60), strict=True):
+            each["spec"]["terminationGracePeriodSeconds"] = grace
+            await client.create(PODS, each, dict)
+
+        async def runs() -> bool:
+            return cpus(await live(cluster)) == 2
+
+        await cluster.until("it runs", runs)
+        await client.create(JOBS, job("next", priority="low"), dict)
+        (held,) = [each for name, each in (await cluster.workloads()).items() if name != "next"]
+        await client.delete(WORKLOADS, NAMESPACE, held["metadata"]["name"])
+
+        async def one_is_left() -> bool:
+            return cpus(await live(cluster)) == 1
+
+        await cluster.until("the first one has ended", one_is_left)
+        assert "next" not in await cluster.admitted()
+
+        async def succeeded() -> bool:
+            return "next" in await cluster.running()
+
+        await cluster.until("the next one runs", succeeded)
+        assert await live(cluster) == []
