@@ -247,7 +247,7 @@ async def test_work_whose_workload_is_deleted_runs_no_pods_without_quota(
 
 @pytest.mark.thorough
 async def test_a_deleted_workload_waits_for_the_last_pod_of_its_group(tmp_path: Path) -> None:
-    """The first one is past its grace period, and its own finalizer keeps it, while another runs."""
+    """A finalizer keeps the first one beyond its grace period while another one runs."""
     async with site(tmp_path) as cluster:
         client, work = cluster.client, kept("Group", "low")
         for each, grace in zip(work, (5, 60), strict=True):
