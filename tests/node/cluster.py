@@ -356,7 +356,7 @@ class Cluster:
 
 
 def _bridge(number: int) -> dict[str, Any]:
-    pods = {"subnet": f"10.78.{number}.0/24"}
+    pods = {"subnet": network.pods_of(number)}
     plugin = {
         "type": "bridge",
         "bridge": "cni0",
@@ -401,7 +401,7 @@ def _kubelet(authority: Authority, name: str, place: Path) -> dict[str, Any]:
         "kind": "KubeletConfiguration",
         "failCgroupV1": False,
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/reprieve-{name}",
+        "cgroupRoot": f"/{network.PREFIX}{name}",
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "authentication": {
             "anonymous": {"enabled": False},
@@ -431,7 +431,7 @@ def _proxy(kubeconfig: Path, name: str) -> dict[str, Any]:
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "nftables",
-        "clusterCIDR": "10.78.0.0/16",
+        "clusterCIDR": network.every_pod(),
         "hostnameOverride": name,
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         # Else it would change settings of the whole machine.

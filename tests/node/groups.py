@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.node.network import PREFIX
+
 __all__ = ["make_groups", "remove_groups"]
 
 _ROOT: Final = Path("/sys/fs/cgroup")
@@ -21,7 +23,7 @@ def make_groups(node: str) -> None:
     for place in _groups(node):
         place.mkdir(exist_ok=True)
     for file in ("cpuset.cpus", "cpuset.mems"):
-        made = _ROOT / "cpuset" / f"reprieve-{node}" / file
+        made = _ROOT / "cpuset" / f"{PREFIX}{node}" / file
         made.write_text((_ROOT / "cpuset" / file).read_text())
 
 
@@ -39,4 +41,4 @@ def remove_groups(node: str) -> bool:
 def _groups(node: str) -> Iterator[Path]:
     for hierarchy in _HIERARCHIES:
         if (_ROOT / hierarchy).is_dir():
-            yield _ROOT / hierarchy / f"reprieve-{node}"
+            yield _ROOT / hierarchy / f"{PREFIX}{node}"

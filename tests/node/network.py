@@ -3,31 +3,59 @@
 The control plane's has a bridge at 10.78.0.1 that is the switch. A node has 10.78.0.1N, its pods
 are in 10.78.N.0/24. One pair of devices leads to this machine, for Helm and the tests.
 Nothing of this machine's own network changes, so that no port can be taken.
+
+Clusters of different numbers run at the same time: `REPRIEVE_NODE_CLUSTER=1` has 10.79.0.1.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CONTROL", "SERVER", "address_of", "down", "inside", "node_namespace", "up"]
+__all__ = [
+    "CONTROL",
+    "PREFIX",
+    "SERVER",
+    "address_of",
+    "down",
+    "every_pod",
+    "inside",
+    "node_namespace",
+    "pods_of",
+    "up",
+]
 
-CONTROL: Final = "reprieve-c"
-SERVER: Final = "10.78.0.1"
-_HOST: Final = "reprieve-h"
+_NUMBER: Final = int(os.environ.get("REPRIEVE_NODE_CLUSTER", "0"))
+_NET: Final = f"10.{78 + _NUMBER}"
+#: What a cluster makes on this machine is named with it.
+PREFIX: Final = f"reprieve{_NUMBER or ''}-"
+CONTROL: Final = f"{PREFIX}c"
+SERVER: Final = f"{_NET}.0.1"
+_HOST: Final = f"{PREFIX}h"
 _NODES: Final = (1, 2)
 
 
 def node_namespace(number: int) -> str:
     """Return the name of a node's network namespace."""
-    return f"reprieve-n{number}"
+    return f"{PREFIX}n{number}"
 
 
 def address_of(number: int) -> str:
     """Return the address of a node."""
-    return f"10.78.0.1{number}"
+    return f"{_NET}.0.1{number}"
+
+
+def pods_of(number: int) -> str:
+    """Return the addresses of a node's pods."""
+    return f"{_NET}.{number}.0/24"
+
+
+def every_pod() -> str:
+    """Return what has the addresses of all pods in it."""
+    return f"{_NET}.0.0/16"
 
 
 def inside(namespace: str) -> tuple[str, ...]:
@@ -47,7 +75,7 @@ def up() -> None:
     _ip(*control, "link", "set", "sw0", "up")
     _ip("link", "add", _HOST, "type", "veth", "peer", "name", "host", "netns", CONTROL)
     _ip(*control, "link", "set", "host", "master", "sw0", "up")
-    _ip("addr", "add", "10.78.0.254/24", "dev", _HOST)
+    _ip("addr", "add", f"{_NET}.0.254/24", "dev", _HOST)
     _ip("link", "set", _HOST, "up")
     for number in _NODES:
         node, port = node_namespace(number), f"n{number}"
@@ -56,11 +84,10 @@ def up() -> None:
         _ip("-n", node, "addr", "add", f"{address_of(number)}/24", "dev", "eth0")
         _ip("-n", node, "link", "set", "eth0", "up")
         _ip("-n", node, "route", "add", "default", "via", SERVER)
-        _ip(*control, "route", "add", f"10.78.{number}.0/24", "via", address_of(number))
+        _ip(*control, "route", "add", pods_of(number), "via", address_of(number))
         for other in _NODES:
             if other != number:
-                pods, way = f"10.78.{other}.0/24", address_of(other)
-                _ip("-n", node, "route", "add", pods, "via", way)
+                _ip("-n", node, "route", "add", pods_of(other), "via", address_of(other))
 
 
 def down() -> None:

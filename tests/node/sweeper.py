@@ -31,12 +31,12 @@ _LONGEST_WAIT_S: Final = 60
 class Sweeper:
     """A process that sweeps when this one has ended, or when it is asked to.
 
-    There is one cluster on a machine at a time: whoever comes second waits here. What an earlier
+    There is one cluster of each number at a time: whoever comes second waits here. What an earlier
     one left is removed first. `made` are folders to be removed with it, if they are empty.
     """
 
     def __init__(self, folder: Path, made: Sequence[Path] = ()) -> None:
-        self._lock = (FOLDER / "lock").open("w")
+        self._lock = (FOLDER / f"{network.PREFIX}lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         sweep()
         self._process = subprocess.Popen(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.node.cluster import GPU, GPUS, SMALL, Cluster
+from tests.node.network import PREFIX
 from tests.node.release import NAMESPACE, Object, Release, job
 from tests.node.work import evicted, followed, gang, records, running, sweep
 
@@ -127,7 +128,7 @@ def unknown_pod(cluster: Cluster) -> Iterator[None]:
     file.write_text(json.dumps(STATIC))
 
     def runs() -> bool:
-        return any(Path("/sys/fs/cgroup/pids/reprieve-n1").rglob("*burstable*/pod*/*"))
+        return any(Path("/sys/fs/cgroup/pids", f"{PREFIX}n1").rglob("*burstable*/pod*/*"))
 
     try:
         cluster.until("the kubelet runs its own pod", runs)

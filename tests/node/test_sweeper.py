@@ -39,7 +39,7 @@ def found(folder: Path) -> set[str]:
     """Return what there is of a cluster."""
     names = [network.CONTROL, *(network.node_namespace(number) for number in (1, 2))]
     places = [folder, *(Path("/run/netns", name) for name in names)]
-    places += [Path("/sys/fs/cgroup/memory", f"reprieve-{node}") for node in NODES]
+    places += [Path("/sys/fs/cgroup/memory", f"{network.PREFIX}{node}") for node in NODES]
     return {str(place) for place in places if place.exists()}
 
 
