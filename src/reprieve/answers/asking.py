@@ -12,7 +12,7 @@ from reprieve.answers.document import Answer, Displaced, State
 from reprieve.answers.explanation import answer_of
 from reprieve.answers.findings import Findings
 from reprieve.answers.kinds import POD_GROUPS, Asked, nearest
-from reprieve.answers.missing_members import with_missing_members
+from reprieve.answers.missing_members import with_failed_members, with_missing_members
 from reprieve.answers.preemptions.displacements import concerning, of_victim, others_for, records
 from reprieve.answers.preemptions.known_notices import with_notices
 from reprieve.answers.preemptions.reported_disruptions import completed, disruptions_of
@@ -82,7 +82,7 @@ async def answer(
     unit = await unit_of(reading, found)
     groups = {resource.qualified for resource in POD_GROUPS}
     standing = standing_of(unit, groups_known=not groups & {kind for kind, _ in reading.refused})
-    standing = await with_refusal(reading, unit, standing)
+    standing = with_failed_members(unit, await with_refusal(reading, unit, standing))
     reported = concerning(unit, known)
     names = await owners_of_marked(reading, reported)
     disruptions = await disruptions_of(reading, unit)

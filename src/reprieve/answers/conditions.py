@@ -248,7 +248,8 @@ def _of_group(unit: Unit, waiting: Sequence[Json], groups_known: bool) -> Diagno
             group = f"PodGroup {pod['metadata']['namespace']}/{unit.group_name}"
             return Diagnosis(Plane.SCHEDULING, Reason.GROUP_MISSING, {"group": group})
         return None
-    minimum, present = minimum_of(unit.group), len([p for p in unit.pods if not is_over(p)])
+    minimum = minimum_of(unit.group)
+    present = len([pod for pod in unit.members or unit.pods if not is_over(pod)])
     if minimum is not None and present < minimum:
         values = {"present": str(present), "minimum": str(minimum)}
         return Diagnosis(Plane.SCHEDULING, Reason.GROUP_INCOMPLETE, values)

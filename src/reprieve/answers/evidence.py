@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from kubeworld.objects.pods import is_over
 from kubeworld.units.durations import InvalidDuration, parse_duration
 from kubeworld.units.instants import Nanos, instant_or_none, parse_instant
 from reprieve.answers.conditions import minimum_of
@@ -51,6 +52,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
         # What the sentence of the reason does not state stands in the message.
         yield f"{reported.plane} reports", reported.message
         yield "refused", standing.refused
+        yield "failed", standing.failed
         yield "held by", _blockers_text(found)
         yield from _decided_facts(found)
     elif standing.nodes and standing.text and standing.state is State.LEAVES:
@@ -67,7 +69,9 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
 
 def _asks(unit: Unit) -> tuple[int, dict[str, int]]:
     """Return how many pods there are, or are described, and what they request together."""
-    live = [pod for pod in unit.pods if pod["metadata"].get("deletionTimestamp") is None]
+    there = [pod for pod in unit.pods if pod["metadata"].get("deletionTimestamp") is None]
+    # Of one whose pods are all over it is what they requested.
+    live = [pod for pod in there if not is_over(pod)] or there
     if live:
         return len(live), summed(requests_of_spec(pod["spec"]) for pod in live)
     shapes: list[tuple[int, Mapping[str, object]]] = []
@@ -84,8 +88,12 @@ def _asks(unit: Unit) -> tuple[int, dict[str, int]]:
 
 
 def _group_text(unit: Unit) -> str:
-    placed = sum(1 for pod in unit.pods if pod["spec"].get("nodeName"))
-    there = f"{unit.group_name}, {counted(len(unit.pods), 'pod')}, {placed} with a node"
+    members = unit.members or unit.pods
+    live = [pod for pod in members if not is_over(pod)]
+    placed = sum(1 for pod in live if pod["spec"].get("nodeName"))
+    there = f"{unit.group_name}, {counted(len(live), 'pod')}, {placed} with a node"
+    if over := len(members) - len(live):
+        there += f", {over} finished or failed"
     if unit.group is None:
         return f"{there}; no PodGroup of that name was found"
     minimum = minimum_of(unit.group)

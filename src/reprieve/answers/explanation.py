@@ -87,8 +87,8 @@ def _verdict(found: Findings, diagnosis: Diagnosis | None) -> str:
         case State.RUNS | State.STARTS:
             again = " again" if _came_back(found) else ""
             verb = "runs" if standing.state is State.RUNS else "is starting"
-            more = f"; {standing.refused}" if standing.refused else ""
-            return f"{who} {verb}{again}{since}: {standing.text}{more}."
+            more = (standing.text, standing.refused, standing.failed)
+            return f"{who} {verb}{again}{since}: {'; '.join(filter(None, more))}."
         case State.WAITS:
             return f"{_who_waits(found)}: {_why(found, diagnosis)}."
         case State.LEAVES:
@@ -114,8 +114,7 @@ def _who_waits(found: Findings) -> str:
         if standing.nodes and standing.waiting:
             waiting = f"{len(standing.waiting)} of {counted(live, 'pod')}"
             return f"In group {unit.group_name}, to which {who} belongs, {waiting} wait{again}"
-        members = counted(len(unit.pods), "pod")
-        return f"{who} waits{again} with its group {unit.group_name} of {members}"
+        return f"{who} waits{again} with its group {unit.group_name} of {counted(live, 'pod')}"
     if standing.nodes and standing.waiting:
         return f"{len(standing.waiting)} of {counted(live, 'pod')} of {who} wait{again}"
     return f"{who} waits{again}"

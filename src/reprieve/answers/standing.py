@@ -57,6 +57,7 @@ class Standing:
         nodes: where its pods are.
         remedy: what makes a stopped one run, or gives pods to one that lacks them.
         refused: why it has fewer pods than it wants, where the API server refuses them.
+        failed: the pods without which its group is below its minimum, where some have failed.
     """
 
     state: State
@@ -67,6 +68,7 @@ class Standing:
     nodes: tuple[str, ...] = ()
     remedy: Step | None = None
     refused: str = ""
+    failed: str = ""
 
 
 def standing_of(unit: Unit, *, groups_known: bool = True) -> Standing:

@@ -34,6 +34,7 @@ class Unit:
         owners: above it, the nearest first.
         pods: its pods; of a member of a group, the pods of the group.
         group_name: of the group that its pods name, empty without one.
+        members: all pods of that group, which may be of several jobs.
         group: the PodGroup, where there is one that can be read.
         workload: its Workload.
         gpu_workload: its GpuWorkload.
@@ -46,6 +47,7 @@ class Unit:
     owners: tuple[Json, ...] = ()
     pods: tuple[Json, ...] = ()
     group_name: str = ""
+    members: tuple[Json, ...] = ()
     group: Json | None = None
     workload: Json | None = None
     gpu_workload: Json | None = None
@@ -95,13 +97,14 @@ async def unit_of(reading: Reading, asked: Json) -> Unit:
         case _:
             own = await _below(reading, pods, (asked,))
     group_name = next(filter(None, map(group_of, own)), "")
-    if group_name and asked["kind"] == "Pod":
-        own = [pod for pod in pods if group_of(pod) == group_name] or own
     group: Json | None
     if asked["kind"] == "PodGroup":
         group_name, group = name_of(asked), asked
     else:
         group = await _group(reading, namespace, group_name)
+    members = [pod for pod in pods if group_of(pod) == group_name] if group_name else []
+    if asked["kind"] == "Pod":
+        own = members or own
     above = chain if own or asked["kind"] != "PodGroup" else (asked,)
     if own and asked["kind"] == "PodGroup":
         above = (asked, *await _owners(reading, own[0]))
@@ -114,6 +117,7 @@ async def unit_of(reading: Reading, asked: Json) -> Unit:
         owners=above[1:],
         pods=tuple(sorted(own, key=name_of)),
         group_name=group_name,
+        members=tuple(sorted(members, key=name_of)),
         group=group,
         workload=workload,
         cluster_queue=await _cluster_queue(reading, workload),
