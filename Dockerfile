@@ -10,7 +10,7 @@ ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never \
 ARG REPRIEVE_WITHOUT_WEB=
 RUN pip install --no-cache-dir uv==0.13.9
 WORKDIR /source
-COPY pyproject.toml uv.lock README.md LICENSE ./
+COPY pyproject.toml uv.lock PACKAGE.md LICENSE ./
 COPY src src
 COPY web web
 COPY kubeworld kubeworld

@@ -8,6 +8,7 @@ downloaded from ADDRESS. Source: krew's guide to plugin manifests (v1alpha2).
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import platform
@@ -28,6 +29,11 @@ __all__ = ["NoArchive", "build", "manifest"]
 _ROOT: Final = Path(__file__).parents[1]
 _PLUGIN: Final = "kubectl-reprieve"
 _COMPLETION: Final = "kubectl_complete-reprieve"
+# Beside the plugin, or linked from a folder of PATH, which krew does for the plugin alone.
+_COMPLETES: Final = f"""\
+#!/bin/sh
+exec "$(dirname "$(readlink -f "$0")")/{_PLUGIN}" __complete_plugin "$@"
+"""
 _ARCHIVE: Final = re.compile(
     r"reprieve-(?P<version>.+)-(?P<os>linux|darwin)-(?P<arch>amd64|arm64)\.tar\.gz"
 )
@@ -58,7 +64,9 @@ def build(folder: Path) -> Path:
         scratch = Path(temporary)
         tree = _frozen(scratch)
         shutil.copy(_ROOT / "LICENSE", tree / "LICENSE")
-        (tree / _COMPLETION).symlink_to(_PLUGIN)
+        completion = tree / _COMPLETION
+        completion.write_text(_COMPLETES, encoding="utf-8")
+        completion.chmod(0o755)
         return _packed(tree, folder / f"{name}.tar.gz", name)
 
 
@@ -82,18 +90,26 @@ def _frozen(scratch: Path) -> Path:
 
 
 def _packed(tree: Path, archive: Path, name: str) -> Path:
-    """Return the archive of a folder, whose bytes depend on its files alone."""
+    """Return the archive of a folder, whose bytes depend on its files alone.
+
+    krew unpacks files and folders and refuses links: what a link points to is stored in its place.
+    """
     moment = int(os.environ.get("SOURCE_DATE_EPOCH", _EPOCH))
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0
         member.uname = member.gname = ""
         member.mtime = moment
+        member.mode = 0o755 if member.mode & 0o100 else 0o644
         return member
 
-    with tarfile.open(archive, "w:gz", compresslevel=6) as packed:
+    with (
+        archive.open("wb") as file,
+        gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=moment) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", dereference=True) as packed,
+    ):
         for path in sorted(tree.rglob("*")):
-            if path.is_symlink() or path.is_file():
+            if path.is_file():
                 packed.add(path, f"{name}/{path.relative_to(tree)}", filter=plain)
     return archive
 

@@ -1,12 +1,12 @@
-"""Start the kubectl plugin from an archive, or its completion if called by that name."""
+"""Start the kubectl plugin from an archive, or its completion by a first word of its own."""
 
 import sys
-from pathlib import PurePath
 
 from reprieve.cli.kubectl_plugin import complete, plugin
 
 if __name__ == "__main__":
-    if PurePath(sys.argv[0]).name.startswith("kubectl_complete"):
+    if sys.argv[1:2] == ["__complete_plugin"]:
+        del sys.argv[1]
         complete()
     else:
         plugin()

@@ -1,5 +1,6 @@
-"""What a release is checked for, and what it says: `release.py check TAG`, `release.py notes TAG`.
+"""Check a release and write its text and chart: `release.py check TAG`, `release.py notes TAG`.
 
+`release.py chart FOLDER REGISTRY` copies the chart to FOLDER/reprieve, with that registry's images.
 A tag is `v` and the version that stands in each `pyproject.toml`, in the packages and in the chart.
 A candidate is `v1.2.3-rc1`, which Python writes 1.2.3rc1; catalogues are told of it by the chart.
 The changelog has a section of that version, with a date; that is the text of the release.
@@ -8,15 +9,17 @@ The changelog has a section of that version, with a date; that is the text of th
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import tomllib
 from pathlib import Path
 
-__all__ = ["NotReleasable", "check", "notes"]
+__all__ = ["NotReleasable", "chart", "check", "notes"]
 
 
 _TAG = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?")
-_CHART_FILE = "charts/reprieve/Chart.yaml"
+_CHART_FOLDER = "charts/reprieve"
+_CHART_FILE = f"{_CHART_FOLDER}/Chart.yaml"
 
 
 class NotReleasable(Exception):
@@ -63,6 +66,25 @@ def notes(root: Path, tag: str) -> str:
     return found[1].strip() + "\n"
 
 
+def chart(root: Path, folder: Path, registry: str) -> Path:
+    """Return a copy of the chart that names the images and the address of a registry by itself.
+
+    Raises:
+        NotReleasable: the chart has no longer the lines that name them.
+    """
+    copy = folder / "reprieve"
+    shutil.copytree(root / _CHART_FOLDER, copy)
+    for name, line, named in (
+        ("values.yaml", "  repository: reprieve\n", f"  repository: {registry}/reprieve\n"),
+        ("README.md", " oci://REGISTRY/charts/", f" oci://{registry}/charts/"),
+    ):
+        text = (copy / name).read_text("utf-8")
+        if text.count(line) != 1:
+            raise NotReleasable(f"{_CHART_FOLDER}/{name}: {text.count(line)} times {line!r}, not 1")
+        (copy / name).write_text(text.replace(line, named), encoding="utf-8")
+    return copy
+
+
 # Where a version stands, beside each `pyproject.toml`: what to call it, the file, and the line.
 _LINES = (
     ("src/reprieve/__init__.py", "src/reprieve/__init__.py", r'^__version__ = "([^"]+)"$'),
@@ -91,15 +113,22 @@ def _versions(root: Path) -> dict[str, str]:
 
 def main(arguments: list[str]) -> int:
     """Return the exit code."""
-    if len(arguments) != 2 or arguments[0] not in ("check", "notes"):
-        print("accepted: release.py check TAG, release.py notes TAG", file=sys.stderr)
-        return 2
     root = Path(__file__).parents[1]
     try:
-        if arguments[0] == "check":
-            check(root, arguments[1])
-        else:
-            print(notes(root, arguments[1]), end="")
+        match arguments:
+            case ["check", tag]:
+                check(root, tag)
+            case ["notes", tag]:
+                print(notes(root, tag), end="")
+            case ["chart", folder, registry]:
+                print(chart(root, Path(folder), registry))
+            case _:
+                print(
+                    "accepted: release.py check TAG, release.py notes TAG,"
+                    " release.py chart FOLDER REGISTRY",
+                    file=sys.stderr,
+                )
+                return 2
     except NotReleasable as fault:
         print(fault, file=sys.stderr)
         return 1

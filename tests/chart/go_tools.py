@@ -1,4 +1,4 @@
-"""Finds or builds the Go programs that judge the chart and the release: Helm, promtool, actionlint.
+"""Finds or builds the Go programs that judge the chart and the release, such as Helm and krew.
 
 A variable names a binary; else one is built once through the Go module proxy and kept in the user's
 cache folder. Where neither is possible `tool` says why, and the tests skip with that text. So does
@@ -16,7 +16,17 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ACTIONLINT", "HELM", "PROMTOOL", "Tool", "ToolMissing", "definitions", "go", "tool"]
+__all__ = [
+    "ACTIONLINT",
+    "HELM",
+    "KREW",
+    "PROMTOOL",
+    "Tool",
+    "ToolMissing",
+    "definitions",
+    "go",
+    "tool",
+]
 
 _BUILD_TIMEOUT_S: Final = 900
 
@@ -41,6 +51,8 @@ _ACTIONLINT: Final = "github.com/rhysd/actionlint"
 ACTIONLINT: Final = Tool(
     "actionlint", "ACTIONLINT", f"{_ACTIONLINT}/cmd/actionlint", _ACTIONLINT, "v1.7.8"
 )
+_KREW: Final = "sigs.k8s.io/krew"
+KREW: Final = Tool("krew", "KREW", f"{_KREW}/cmd/krew", _KREW, "v0.4.3")
 
 
 #: Module and version -> its files that define kinds which the chart can render objects of.

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
 from reprieve.whatif.snapshots.stored import stored_bytes
+from tests.chart.go_tools import KREW, ToolMissing, tool
 from tests.explain.test_from_snapshot import snapshot
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / ".ci" / "archive.py"
+_SPEC = importlib.util.spec_from_file_location("archive", SCRIPT)
+assert _SPEC is not None and _SPEC.loader is not None
+archive_script = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(archive_script)
 
 
 def asked(*arguments: str) -> tuple[int, str, str]:
@@ -76,6 +83,47 @@ def test_other_words_are_refused_with_what_is_accepted() -> None:
     assert asked("build") == asked() == (2, "", said)
 
 
+def test_an_archive_has_no_links_which_krew_refuses_to_unpack(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "libraries").mkdir(parents=True)
+    (tree / "libraries" / "real.so").write_bytes(b"library")
+    (tree / "real.so").symlink_to("libraries/real.so")
+    with tarfile.open(archive_script._packed(tree, tmp_path / "a.tar.gz", "a")) as packed:
+        assert all(each.isfile() for each in packed)
+        found = {each.name: packed.extractfile(each) for each in packed}
+        read = {name: file.read() for name, file in found.items() if file is not None}
+    assert read == {"a/libraries/real.so": b"library", "a/real.so": b"library"}
+
+
+def test_the_same_files_are_the_same_archive_at_any_time_and_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = []
+    for moment, mode in ((1_800_000_000.0, 0o755), (1_900_000_000.0, 0o700)):
+        tree = tmp_path / str(mode)
+        tree.mkdir()
+        (tree / "program").write_bytes(b"program")
+        (tree / "program").chmod(mode)
+        monkeypatch.setattr(time, "time", lambda now=moment: now)
+        packed.append(archive_script._packed(tree, tmp_path / f"{mode}.gz", "a").read_bytes())
+    assert packed[0] == packed[1]
+
+
+def installed_by_krew(archive: Path, folder: Path) -> Path:
+    """Return the folder that krew has put on PATH; the manifest is the one of the release."""
+    code, written, fault = asked("krew", str(archive.parent), "https://downloads.example/")
+    assert code == 0, fault
+    done = subprocess.run(
+        [tool(KREW), "install", "--manifest", written.strip(), "--archive", archive],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KREW_ROOT": str(folder)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "bin"
+
+
 @pytest.mark.slow
 def test_an_archive_answers_without_python_as_the_installed_command(tmp_path: Path) -> None:
     if not Path(sys.executable).with_name("uv").exists():
@@ -87,12 +135,14 @@ def test_an_archive_answers_without_python_as_the_installed_command(tmp_path: Pa
         assert {(each.uid, each.gid, each.uname, each.mtime) for each in packed} == {
             (0, 0, "", 315532800)
         }
-        packed.extractall(tmp_path / "store", filter="data")
-    # krew links the program from a folder of its own; the environment has neither Python nor PATH.
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "kubectl-reprieve"
-    folder = tmp_path / "store" / archive.name.removesuffix(".tar.gz")
-    program.symlink_to(folder / "kubectl-reprieve")
+    try:
+        bin_folder = installed_by_krew(archive, tmp_path / "krew")
+    except ToolMissing as missing:
+        pytest.skip(str(missing))
+    # The environment has neither Python nor PATH; krew has linked the program.
+    program = bin_folder / "kubectl-reprieve"
+    assert program.is_symlink()
+    assert (program.resolve().parent / "LICENSE").exists()
     file = tmp_path / "cluster.snapshot"
     file.write_bytes(stored_bytes(snapshot()))
     installed = Path(sys.executable).with_name("kubectl-reprieve")
@@ -114,11 +164,11 @@ def test_an_archive_answers_without_python_as_the_installed_command(tmp_path: Pa
             there.stdout,
             there.stderr,
         ), words
-    completed = subprocess.run(
-        [folder / "kubectl_complete-reprieve", "expl"],
-        capture_output=True,
-        text=True,
-        env={},
-        check=True,
-    ).stdout
-    assert completed.startswith("explain\t") and completed.endswith("\n:4\n")
+    completion = bin_folder / "kubectl_complete-reprieve"
+    completion.symlink_to(program.resolve().with_name(completion.name))
+    for words in (["expl"], ["plan", "-"], []):
+        here, there = (
+            subprocess.run([each, *words], capture_output=True, text=True, env={}, check=True)
+            for each in (completion, installed.with_name(completion.name))
+        )
+        assert here.stdout == there.stdout and here.stdout.endswith("\n:4\n"), words

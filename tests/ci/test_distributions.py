@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import email
+import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from email.message import Message
@@ -55,6 +57,44 @@ def test_reprieve_brings_its_man_pages(wheels: dict[str, zipfile.ZipFile]) -> No
         Path(name).name for name in wheels["reprieve"].namelist() if "/share/man/man1/" in name
     }
     assert pages == {path.name for path in MAN.glob("*.1")} and pages
+
+
+def test_what_an_index_shows_links_to_nothing_that_it_lacks(
+    wheels: dict[str, zipfile.ZipFile],
+) -> None:
+    for name, wheel in wheels.items():
+        text = str(metadata(wheel).get_payload())
+        targets = re.findall(r"\]\(([^)\s]+)", text)
+        assert [each for each in targets if not each.startswith(("https://", "#"))] == [], name
+        assert len(text.splitlines()) > 10, name
+    shown = str(metadata(wheels["reprieve"]).get_payload())
+    assert "pip install reprieve\n" in shown and "uv run" not in shown
+
+
+def test_a_candidate_of_1_0_is_no_alpha(wheels: dict[str, zipfile.ZipFile]) -> None:
+    for name, wheel in wheels.items():
+        stated = [
+            each
+            for each in metadata(wheel).get_all("Classifier", [])
+            if each.startswith("Development Status ::")
+        ]
+        (status,) = stated
+        assert ("Beta" in status) == ("rc" in __version__), name
+        assert ("Stable" in status) == ("rc" not in __version__), name
+
+
+def test_the_source_distribution_has_what_it_states_of_its_security(tmp_path: Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip("no uv beside this Python: the tests do not run in the project's environment")
+    subprocess.run([uv, "build", "-q", "--sdist", "--out-dir", tmp_path], cwd=ROOT, check=True)
+    (path,) = tmp_path.glob("reprieve-*.tar.gz")
+    with tarfile.open(path) as packed:
+        members = {each.name.partition("/")[2] for each in packed}
+    stated = (ROOT / "SECURITY-INSIGHTS.yml").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:docs|\.github|\.ci)/[\w./-]+\w|\w+\.(?:md|toml)", stated))
+    assert named > {"SECURITY.md", ".github/workflows/release.yml", ".ci/vex.toml"}
+    assert named | {"SECURITY-INSIGHTS.yml"} <= members
 
 
 def test_kubelocal_carries_its_data_and_neither_tests_nor_reprieve(

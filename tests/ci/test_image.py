@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,14 @@ def test_the_base_image_and_uv_are_of_exact_versions() -> None:
     installed = re.findall(r"pip install .*", DOCKERFILE)
     assert [re.search(r" uv==\d+\.\d+\.\d+$", line) is not None for line in installed] == [True]
     assert "uv sync --locked" in DOCKERFILE
+
+
+def test_the_build_has_each_file_that_the_project_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    allowed = (ROOT / ".dockerignore").read_text().splitlines()
+    (copied,) = re.findall(r"^COPY (pyproject\.toml .*) \./$", DOCKERFILE, re.MULTILINE)
+    for name in (project["readme"], *project["license-files"]):
+        assert name in copied.split() and f"!{name}" in allowed, name
 
 
 def test_it_does_not_run_as_root() -> None:

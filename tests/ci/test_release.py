@@ -151,6 +151,16 @@ def test_no_step_of_the_workflow_has_rights_that_it_does_not_name() -> None:
             assert "${{ github." not in step.get("run", ""), step
 
 
+def test_pip_installs_only_into_a_python_that_the_job_has_set_up() -> None:
+    """Pythons of distributions refuse it: they are managed by another program."""
+    for name, job in yaml.safe_load(WORKFLOW.read_text())["jobs"].items():
+        steps = job["steps"]
+        own = [at for at, each in enumerate(steps) if "setup-python" in each.get("uses", "")]
+        for at, step in enumerate(steps):
+            if "pip install" in step.get("run", ""):
+                assert own and own[0] < at, name
+
+
 @pytest.mark.slow
 def test_the_workflow_passes_actionlint() -> None:
     try:
