@@ -23,7 +23,7 @@ from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import Resource
 from tests.chart.go_tools import HELM, tool
-from tests.chart.helm import CHART
+from tests.chart.helm import CHART, removal
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 GPU_WORKLOADS, KAIWO_CONFIGS, *_ = NAMES
@@ -61,6 +61,16 @@ class Release:
             hook.cancel()
             await asyncio.wait([hook])
         return complaint.decode() if process.returncode else ""
+
+    async def removal(self) -> list[dict[str, Any]]:
+        """Return what `helm uninstall` would make, as the release has stored it."""
+        process = await asyncio.create_subprocess_exec(
+            *(str(tool(HELM)), "get", "hooks", "reprieve", "--namespace", "ops"),
+            env={**os.environ, "KUBECONFIG": str(self._kubeconfig)},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        printed, _ = await process.communicate()
+        return list(removal(printed.decode()).objects)
 
     async def _run_hook(self) -> None:
         """Run the program of the Job that Helm makes, and report how it ended."""
@@ -133,6 +143,30 @@ async def test_an_upgrade_brings_our_definitions_up_to_date(release: Release) ->
     assert {name: crd["spec"] for name, crd in (await release.crds()).items()} == {
         name: crd["spec"] for name, crd in before.items()
     }
+
+
+async def test_a_removal_ends_the_quota_plane_where_the_release_has_or_had_it(
+    release: Release,
+) -> None:
+    """The Job has the rights that its program needs, and no others."""
+
+    async def of_removal() -> tuple[list[str], bool]:
+        made = await release.removal()
+        (job,) = (each for each in made if each["kind"] == "Job")
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        return container["args"], any(each["kind"] == "ClusterRole" for each in made)
+
+    words = ["uninstall", "--operator-namespace", "ops"]
+    assert await release.helm("install", {}) == ""
+    assert await of_removal() == ([*words, "--without-quota"], False)
+    assert await release.helm("upgrade", {"controllers": ["idle", "quota"]}) == ""
+    assert await of_removal() == (words, True)
+    # The definitions stay, converted by a Service that this upgrade deletes.
+    assert await release.helm("upgrade", {}) == ""
+    assert await of_removal() == (words, True)
+    assert await release.helm("uninstall") == ""
+    definition = (await release.crds())["workloads.kueue.x-k8s.io"]
+    assert definition["spec"]["conversion"] == {"strategy": "None"}
 
 
 async def test_definitions_from_elsewhere_are_never_replaced(release: Release) -> None:

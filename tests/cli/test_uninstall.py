@@ -12,7 +12,7 @@ from reprieve.execution.writes.uninstalling import Uninstalling
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.own_objects import DEPLOYMENTS, PART_OF
-from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
 from tests.chart.helm import ROOT
 from tests.scheduling.site import node
@@ -22,19 +22,19 @@ FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlav
 LABELS = {PART_OF: "reprieve"}
 
 
-async def stopped(client: Client, *, dry_run: bool = False) -> list[str]:
+async def stopped(client: Client, *, dry_run: bool = False, quota: bool = True) -> list[str]:
     """Uninstall; return what was told."""
     told: list[str] = []
-    clock = SystemClock()
-    await Uninstalling(client, clock, OPERATOR_NAMESPACE, told.append, dry_run=dry_run).run()
+    clock, namespace = SystemClock(), OPERATOR_NAMESPACE
+    await Uninstalling(client, clock, namespace, told.append, dry_run=dry_run, quota=quota).run()
     return told
 
 
-def deployment(command: str) -> Object:
+def deployment(command: str, namespace: str = OPERATOR_NAMESPACE) -> Object:
     container = {"name": "c", "image": "registry.example/reprieve:1", "args": [command]}
     labels = {"app": command}
     return {
-        "metadata": {"name": command, "namespace": OPERATOR_NAMESPACE, "labels": LABELS},
+        "metadata": {"name": command, "namespace": namespace, "labels": LABELS},
         "spec": {
             "replicas": 0 if command == "web" else 1,
             "selector": {"matchLabels": labels},
@@ -93,6 +93,49 @@ async def test_kinds_of_another_kueue_are_left_alone(tmp_path: Path) -> None:
         await client.create(FLAVORS, flavor("mi300x"), dict)
         assert await stopped(client) == []
         assert RESOURCE_IN_USE in await finalizers(client, "mi300x")
+        await client.close()
+
+
+async def serve(client: Client, namespace: str) -> None:
+    """Have our definitions of Kueue's kinds converted by the Service of a namespace."""
+    service = {"name": "reprieve-webhook", "namespace": namespace, "path": "/convert"}
+    webhook = {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]}
+    spec = {"conversion": {"strategy": "Webhook", "webhook": webhook}}
+    for name in KUEUE_NAMES:
+        body = {"metadata": {"labels": LABELS}, "spec": spec}
+        await client.patch(CUSTOM_RESOURCE_DEFINITIONS, "", name, body, dict)
+
+
+async def test_kinds_that_an_operator_elsewhere_serves_stay_as_they_are(tmp_path: Path) -> None:
+    async with embedded_stage(
+        [node("node-0", 8)], tmp_path, kueue=True, scheduler=False
+    ) as embedded:
+        client = connect(await load_connection(str(embedded.kubeconfig)), SystemClock())
+        await serve(client, "elsewhere")
+        await client.create(NAMESPACES, {"metadata": {"name": "elsewhere"}}, dict)
+        await client.create(DEPLOYMENTS, deployment("run", "elsewhere"), dict)
+        await client.create(FLAVORS, flavor("mi300x"), dict)
+        assert await stopped(client) == [
+            "kinds of kueue.x-k8s.io serve the operator in namespace elsewhere: left as they are"
+        ]
+        assert RESOURCE_IN_USE in await finalizers(client, "mi300x")
+        # Without an operator there they are left to none: they name a Service that is not there.
+        await client.delete(DEPLOYMENTS, "elsewhere", "run")
+        told = await stopped(client)
+        assert f"finalizer {RESOURCE_IN_USE} removed from 1 {FLAVORS.qualified}" in told
+        assert f"conversion of {KUEUE_NAMES[0]} set to None" in told
+        await client.close()
+
+
+async def test_an_operator_without_the_quota_plane_leaves_its_kinds_alone(tmp_path: Path) -> None:
+    async with embedded_stage(
+        [node("node-0", 8)], tmp_path, kueue=True, scheduler=False
+    ) as embedded:
+        client = connect(await load_connection(str(embedded.kubeconfig)), SystemClock())
+        await serve(client, OPERATOR_NAMESPACE)
+        await client.create(DEPLOYMENTS, deployment("run"), dict)
+        told = await stopped(client, quota=False)
+        assert told == [f"deployment {OPERATOR_NAMESPACE}/run scaled to 0"]
         await client.close()
 
 

@@ -21,30 +21,49 @@ __all__ = ["uninstall"]
 @click.command()
 @operator_option("the one in which its Deployment is")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@click.option(
+    "--without-quota",
+    is_flag=True,
+    help="Leave Kueue's kinds as they are: this operator has no quota plane.",
+)
 @kubeconfig_option
 @context_option
 def uninstall(
-    operator_namespace: str | None, dry_run: bool, kubeconfig: str | None, context: str | None
+    operator_namespace: str | None,
+    dry_run: bool,
+    without_quota: bool,
+    kubeconfig: str | None,
+    context: str | None,
 ) -> None:
     """Stop the operator and leave nothing behind that hangs or fails closed.
 
     Scales the operator's Deployment to zero, ends the conversion of Kueue's kinds, empties the
     webhook configurations, and removes Reprieve's finalizers from Workloads, ClusterQueues,
-    ResourceFlavors, AdmissionChecks, Topologies and queued pods. Nothing is deleted, and nothing
-    that waits is started. The chart runs it before `helm uninstall`; run it yourself where Helm
-    does not remove the release, or where rbac.create is off.
+    ResourceFlavors, AdmissionChecks, Topologies and queued pods. Kueue's kinds are left as they are
+    where an operator in another namespace serves them. Nothing is deleted, and nothing that waits
+    is started. The chart runs it before `helm uninstall`; run it yourself where Helm does not
+    remove the release, or where rbac.create is off.
     """
-    asyncio.run(_uninstall(operator_namespace, dry_run, kubeconfig, context))
+    asyncio.run(
+        _uninstall(
+            operator_namespace, kubeconfig, context, dry_run=dry_run, quota=not without_quota
+        )
+    )
 
 
 async def _uninstall(
-    namespace: str | None, dry_run: bool, kubeconfig: str | None, context: str | None
+    namespace: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    *,
+    dry_run: bool,
+    quota: bool,
 ) -> None:
     clock = SystemClock()
     client = connect(await load_connection(kubeconfig, context, clock), clock)
     try:
         namespace = namespace or await _found(client)
-        await Uninstalling(client, clock, namespace, click.echo, dry_run=dry_run).run()
+        await Uninstalling(client, clock, namespace, click.echo, dry_run=dry_run, quota=quota).run()
     finally:
         await client.close()
 

@@ -10,7 +10,9 @@
    Topologies and queued pods. No workload is deleted, started or released: pending jobs stay
    suspended, pods gated.
 
-Kinds that another installation of Kueue owns are left alone. Repeating it changes nothing.
+Steps 3 to 5 are of the operator that has the quota plane. Kinds that another installation of Kueue
+owns are left alone, and so are those that an operator of another namespace converts or judges.
+Repeating it changes nothing.
 Source: specification of the quota plane, section 12.
 """
 
@@ -26,7 +28,7 @@ from reprieve.api.crds import KUEUE_NAMES
 from reprieve.api.kueue import RESOURCE_IN_USE
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
-from reprieve.kube.errors import NotFound
+from reprieve.kube.errors import Forbidden, NotFound
 from reprieve.kube.own_objects import DEPLOYMENTS, OUR_SELECTOR, is_ours, operator_deployments
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS, Resource
 from reprieve.units.errors import ClusterError
@@ -61,6 +63,7 @@ class Uninstalling:
     """The steps, in the order in which they are to be made.
 
     `reported` gets one line for each thing that was done. With `dry_run` nothing is written.
+    Without `quota` nothing of Kueue's kinds is read or written: the operator had no quota plane.
     """
 
     def __init__(
@@ -71,12 +74,14 @@ class Uninstalling:
         reported: Callable[[str], None],
         *,
         dry_run: bool = False,
+        quota: bool = True,
     ) -> None:
         self._client = client
         self._clock = clock
         self._namespace = namespace
         self._reported = reported
         self._dry_run = dry_run
+        self._quota = quota
         self._would = "would be " if dry_run else ""
 
     async def run(self) -> None:
@@ -88,9 +93,18 @@ class Uninstalling:
         """
         await self._stop_operator()
         await self._delete_tests()
-        if not await self._end_conversion():
+        definitions = await self._definitions() if self._quota else []
+        if not definitions:
             return
-        await self._empty_webhooks()
+        configurations = await self._configurations()
+        user = await self._user_elsewhere(definitions, configurations)
+        if user:
+            self._reported(
+                f"kinds of {_GROUP} serve the operator in namespace {user}: left as they are"
+            )
+            return
+        await self._end_conversion(definitions)
+        await self._empty_webhooks(configurations)
         for resource in _HELD:
             await self._release(resource, RESOURCE_IN_USE)
         await self._release(PODS, MANAGED, f"{MANAGED}=true")
@@ -156,30 +170,58 @@ class Uninstalling:
             if not self._dry_run:
                 await self._client.delete(PODS, self._namespace, metadata["name"])
 
-    async def _end_conversion(self) -> bool:
-        """Have our definitions of Kueue's kinds convert nothing; return whether there are any."""
-        ours = False
+    async def _definitions(self) -> list[Json]:
+        """Return our definitions of Kueue's kinds."""
+        found = []
         for name in KUEUE_NAMES:
             try:
                 crd: Json = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, "", name, dict)
             except NotFound:
                 continue
-            if not is_ours(crd):
-                continue
-            ours = True
-            if not _converts(crd):
-                continue
-            self._reported(f"conversion of {name} {self._would}set to None")
-            if not self._dry_run:
-                await self._client.modify(CUSTOM_RESOURCE_DEFINITIONS, "", name, _unconverted)
-        return ours
+            if is_ours(crd):
+                found.append(crd)
+        return found
 
-    async def _empty_webhooks(self) -> None:
+    async def _configurations(self) -> list[tuple[Resource, Json]]:
+        """Return the webhook configurations that are there."""
+        found = []
         for resource in _WEBHOOKS:
             try:
                 held: Json = await self._client.get(resource, "", CONFIGURATIONS, dict)
             except NotFound:
                 continue
+            found.append((resource, held))
+        return found
+
+    async def _user_elsewhere(
+        self, definitions: list[Json], configurations: list[tuple[Resource, Json]]
+    ) -> str:
+        """Return the namespace of another operator whose Service these name, empty without any."""
+        configs = [_conversion(crd) for crd in definitions]
+        for _, held in configurations:
+            configs += [each.get("clientConfig") or {} for each in held.get("webhooks") or ()]
+        named = {(each.get("service") or {}).get("namespace") or "" for each in configs}
+        for namespace in sorted(named - {"", self._namespace}):
+            try:
+                operators = await operator_deployments(self._client, namespace)
+            except Forbidden:
+                return namespace  # whose rights end at their own namespace cannot exclude it
+            if operators:
+                return namespace
+        return ""
+
+    async def _end_conversion(self, definitions: list[Json]) -> None:
+        """Have definitions convert nothing."""
+        for crd in definitions:
+            name = crd["metadata"]["name"]
+            if not _converts(crd):
+                continue
+            self._reported(f"conversion of {name} {self._would}set to None")
+            if not self._dry_run:
+                await self._client.modify(CUSTOM_RESOURCE_DEFINITIONS, "", name, _unconverted)
+
+    async def _empty_webhooks(self, configurations: list[tuple[Resource, Json]]) -> None:
+        for resource, held in configurations:
             if not held.get("webhooks"):
                 continue
             self._reported(f"{resource.kind} {CONFIGURATIONS} {self._would}emptied")
@@ -226,6 +268,13 @@ async def operator_namespaces(client: Client) -> list[str]:
 
 def _converts(crd: Json) -> bool:
     return (crd["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+
+
+def _conversion(crd: Json) -> Json:
+    """Return where a definition is converted, empty where it is not."""
+    if not _converts(crd):
+        return {}
+    return (crd["spec"]["conversion"].get("webhook") or {}).get("clientConfig") or {}
 
 
 def _unconverted(crd: Json) -> Json | None:
