@@ -186,6 +186,24 @@ async def test_a_cluster_without_the_operator_keeps_its_objects(here: Site) -> N
     assert (await here.client.get(QUEUES, "", "a", dict))["spec"]["cohortName"] == "all"
 
 
+async def test_a_next_installation_converts_again_what_a_removal_left_without(here: Site) -> None:
+    """A release of another name does not update definitions: the operator does."""
+    for crd in kueue_crds():
+        name = crd["metadata"]["name"]
+        none = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+        await here.client.patch(CUSTOM_RESOURCE_DEFINITIONS, "", name, none, dict)
+    async with webhooks(here.client):
+        await here.client.create(OLD_QUEUES, old(cluster_queue("a", cohort="all")), dict)
+        newer: Json = await here.client.get(QUEUES, "", "a", dict)
+        assert newer["spec"]["cohortName"] == "all"
+    for crd in kueue_crds():
+        found: Json = await here.client.get(
+            CUSTOM_RESOURCE_DEFINITIONS, "", crd["metadata"]["name"], dict
+        )
+        given = (crd["spec"].get("conversion") or {}).get("strategy", "None")
+        assert found["spec"].get("conversion", {}).get("strategy", "None") == given
+
+
 async def test_definitions_of_another_are_not_touched(here: Site) -> None:
     name = "cohorts.kueue.x-k8s.io"
     await here.client.patch(

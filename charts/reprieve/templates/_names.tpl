@@ -170,12 +170,19 @@ webhooks:
 {{- join "," $running }}
 {{- end }}
 
-{{- /* "true" when the CustomResourceDefinition is to be rendered: none is there, or it is ours. */}}
+{{- /* "true" when the CustomResourceDefinition is to be rendered: none is there, or it is ours. With
+Never nothing is read, which not every user who installs may. */}}
 {{- define "reprieve.installsCrd" -}}
+{{- if eq .root.Values.crds.install "IfAbsent" }}
 {{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" .name }}
-{{- $annotations := dig "metadata" "annotations" dict $found | default dict }}
-{{- $ours := and (eq (get $annotations "meta.helm.sh/release-name") .root.Release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") .root.Release.Namespace) }}
-{{- if and (eq .root.Values.crds.install "IfAbsent") (or (not $found) $ours) }}true{{ end }}
+{{- if or (not $found) (include "reprieve.owns" (dict "root" .root "object" $found)) }}true{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* "true" when an object that was found in the cluster is of this release. */}}
+{{- define "reprieve.owns" -}}
+{{- $annotations := dig "metadata" "annotations" dict (.object | default dict) | default dict }}
+{{- if and (eq (get $annotations "meta.helm.sh/release-name") .root.Release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") .root.Release.Namespace) }}true{{ end }}
 {{- end }}
 
 {{- /* Peers of a NetworkPolicy: CIDRs, then namespaces by name. */}}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from reprieve.api.crds import KUEUE_NAMES
+from reprieve.api.crds import KUEUE_NAMES, load
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
 from reprieve.kube.own_objects import OURS, is_ours
@@ -137,7 +137,7 @@ async def _point(client: Client, name: str, place: Place) -> bool:
     if not is_ours(crd):
         return False
     wanted = place.client_config(CONVERT)
-    if (crd["spec"].get("conversion") or {}).get("strategy") == "Webhook":
+    if "conversion" in load(name)["spec"]:
         await client.modify(
             CUSTOM_RESOURCE_DEFINITIONS, "", name, _pointed(wanted, keeps_bundle=not place.bundle)
         )
@@ -146,15 +146,18 @@ async def _point(client: Client, name: str, place: Place) -> bool:
 
 def _pointed(wanted: Json, *, keeps_bundle: bool) -> Callable[[Json], Json | None]:
     def change(crd: Json) -> Json | None:
-        webhook = crd["spec"]["conversion"].setdefault("webhook", {})
+        # `reprieve uninstall` has set it to None; fields that differ would be lost so.
+        conversion = crd["spec"].setdefault("conversion", {})
+        converted = conversion.get("strategy") == "Webhook"
+        webhook = conversion.get("webhook") or {}
         before = webhook.get("clientConfig") or {}
         after = dict(wanted)
         if keeps_bundle and before.get("caBundle"):
             after["caBundle"] = before["caBundle"]
-        if before == after:
+        if converted and before == after:
             return None
-        webhook["clientConfig"] = after
-        webhook["conversionReviewVersions"] = ["v1"]
+        webhook |= {"clientConfig": after, "conversionReviewVersions": ["v1"]}
+        conversion |= {"strategy": "Webhook", "webhook": webhook}
         return crd
 
     return change
