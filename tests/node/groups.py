@@ -1,4 +1,8 @@
-"""The control groups of the nodes, in every hierarchy of version 1 and the unified one."""
+"""The control groups of the nodes: one in the hierarchy of version 2, or one in each of version 1.
+
+A kubelet takes its node's group for the root. In version 2 the groups above have to pass on the
+controllers, which the kubelet does from its own group on.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +13,38 @@ from typing import Final
 
 from tests.node.network import PREFIX
 
-__all__ = ["make_groups", "remove_groups"]
+__all__ = ["containers", "lacking_groups", "make_groups", "node_group", "remove_groups"]
 
 _ROOT: Final = Path("/sys/fs/cgroup")
+_UNIFIED: Final = _ROOT / "cgroup.controllers"  # where there is version 2 alone
+_CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")  # without which no kubelet starts
 _HIERARCHIES: Final = (
     *("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"),
     "unified",
 )
 
 
+def lacking_groups() -> str:
+    """Return which control groups a kubelet would lack here, empty where it lacks none."""
+    if _UNIFIED.exists():
+        there = _UNIFIED.read_text().split()
+        lacking = [name for name in _CONTROLLERS if name not in there]
+        return f"{', '.join(lacking)} in {_UNIFIED}" if lacking else ""
+    lacking = [name for name in _CONTROLLERS if not (_ROOT / name).is_dir()]
+    return f"{', '.join(lacking)} in {_ROOT}" if lacking else ""
+
+
 def make_groups(node: str) -> None:
-    """Make a node's groups, which its kubelet takes for the root."""
+    """Make a node's groups."""
+    if _UNIFIED.exists():
+        wanted = " ".join(f"+{name}" for name in _CONTROLLERS)
+        (_ROOT / "cgroup.subtree_control").write_text(wanted)
     for place in _groups(node):
         place.mkdir(exist_ok=True)
-    for file in ("cpuset.cpus", "cpuset.mems"):
-        made = _ROOT / "cpuset" / f"{PREFIX}{node}" / file
-        made.write_text((_ROOT / "cpuset" / file).read_text())
+    if not _UNIFIED.exists():
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            made = _ROOT / "cpuset" / f"{PREFIX}{node}" / file
+            made.write_text((_ROOT / "cpuset" / file).read_text())
 
 
 def remove_groups(node: str) -> bool:
@@ -38,7 +58,21 @@ def remove_groups(node: str) -> bool:
     return not any(place.exists() for place in _groups(node))
 
 
+def node_group(node: str) -> Path:
+    """Return a node's group, that of its processes where there are several."""
+    return (_ROOT if _UNIFIED.exists() else _ROOT / "pids") / f"{PREFIX}{node}"
+
+
+def containers(node: str, quality: str) -> list[Path]:
+    """Return the groups of a node's containers whose pods have a quality of service."""
+    found = (each for each in node_group(node).rglob(f"*{quality}*/pod*/*") if each.is_dir())
+    return sorted(found)
+
+
 def _groups(node: str) -> Iterator[Path]:
+    if _UNIFIED.exists():
+        yield node_group(node)
+        return
     for hierarchy in _HIERARCHIES:
         if (_ROOT / hierarchy).is_dir():
             yield _ROOT / hierarchy / f"{PREFIX}{node}"

@@ -17,6 +17,7 @@ from typing import Final
 
 from tests.chart.go_tools import HELM, ToolMissing, tool
 from tests.integration.control_plane import binaries_folder
+from tests.node.groups import lacking_groups
 
 __all__ = ["BASE", "ENFORCER", "FOLDER", "IMAGE", "NAME", "NODES", "PROGRAMS", "missing"]
 
@@ -49,8 +50,8 @@ def missing() -> str:
     """Return what keeps a node from running here, in one line; empty where nothing does."""
     if os.name != "posix" or os.geteuid() != 0:
         return "real nodes need root"
-    if not Path("/sys/fs/cgroup/memory").is_dir():
-        return "real nodes need the hierarchies of cgroup v1 at /sys/fs/cgroup"
+    if lacking_groups():
+        return f"real nodes need the control groups {lacking_groups()}"
     lacking = [name for name in _COMMANDS if shutil.which(name) is None]
     lacking += [] if (_PLUGINS / "bridge").exists() else ["the CNI plugin bridge"]
     if lacking:

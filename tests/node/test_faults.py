@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.node.cluster import GPU, GPUS, SMALL, Cluster
-from tests.node.network import PREFIX
+from tests.node.groups import containers
 from tests.node.release import NAMESPACE, Object, Release, job
 from tests.node.work import evicted, followed, gang, records, running, sweep
 
@@ -128,7 +127,7 @@ def unknown_pod(cluster: Cluster) -> Iterator[None]:
     file.write_text(json.dumps(STATIC))
 
     def runs() -> bool:
-        return any(Path("/sys/fs/cgroup/pids", f"{PREFIX}n1").rglob("*burstable*/pod*/*"))
+        return bool(containers("n1", "burstable"))
 
     try:
         cluster.until("the kubelet runs its own pod", runs)

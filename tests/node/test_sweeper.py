@@ -12,6 +12,7 @@ import pytest
 from tests import with_parent
 from tests.chart.helm import ROOT
 from tests.node import network
+from tests.node.groups import node_group
 from tests.node.machine import NODES, missing
 from tests.node.sweeper import Sweeper
 
@@ -39,7 +40,7 @@ def found(folder: Path) -> set[str]:
     """Return what there is of a cluster."""
     names = [network.CONTROL, *(network.node_namespace(number) for number in (1, 2))]
     places = [folder, *(Path("/run/netns", name) for name in names)]
-    places += [Path("/sys/fs/cgroup/memory", f"{network.PREFIX}{node}") for node in NODES]
+    places += [node_group(node) for node in NODES]
     return {str(place) for place in places if place.exists()}
 
 
