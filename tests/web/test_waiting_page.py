@@ -17,6 +17,7 @@ from tests.web.cluster import (
     local_queue,
     mirror,
     node,
+    owner,
     pod,
     rows,
     waiting_event,
@@ -157,3 +158,24 @@ def test_work_that_lacks_places_is_shown_with_the_level_that_lacks_room(
     )
     (only,) = rows(waiting.page(followed, EVERYTHING, {}, START), "waiting")
     assert only["reason"] == "PlacesTaken" and only["message"] == f"{_PLACES}: {shown}"
+
+
+def serving(name: str, **facts: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a pod of the Deployment `serve`, and the Workload that stands for it alone."""
+    made = pod(name, "team-a", gpus=1, labels={"pod-template-hash": "5d9c"}, **facts)
+    made["metadata"]["ownerReferences"] = [owner("ReplicaSet", "serve-5d9c")]
+    of_it = workload(name, gpus=1, admitted_to="main" if facts.get("on") else "", why="full")
+    of_it["metadata"]["ownerReferences"] = [{**owner("Pod", name), "controller": False}]
+    return made, of_it
+
+
+def test_pods_of_a_deployment_that_wait_for_quota_are_one_row() -> None:
+    pods = [serving("serve-5d9c-a", on="n1"), serving("serve-5d9c-b"), serving("serve-5d9c-c")]
+    queues = [cluster_queue("main", 1), local_queue("team-a", "main")]
+    found = mirror(node("n1"), *queues, *(each for both in pods for each in both))
+    (row,) = rows(waiting.page(found, EVERYTHING, {}, START), "waiting")
+    assert row["unit"] == "deployment/team-a/serve"
+    assert (row["queue"], row["position"], row["amount"], row["pods"]) == ("main", 1, 2, 2)
+    assert "gated" not in row["message"]
+    (holder,) = rows(now.page(found, EVERYTHING, {}, START), "holders")
+    assert (holder["unit"], holder["queue"]) == ("deployment/team-a/serve", "main")

@@ -33,6 +33,7 @@ __all__ = [
     "Reported",
     "condition",
     "gates_of",
+    "is_held_for_quota",
     "is_unbound",
     "minimum_of",
     "of_pods",
@@ -65,6 +66,8 @@ _ROOM: Final = (
     "exceed max volume",
 )
 _KUEUE_GATE: Final = "kueue.x-k8s.io/admission"
+#: By which the quota plane holds pods; the second one until their places are chosen.
+_QUOTA_GATES: Final = {_KUEUE_GATE, "kueue.x-k8s.io/topology"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,12 +321,18 @@ def _filters(message: str) -> Iterator[tuple[str, int]]:
             yield match.group(2).removeprefix("node(s) "), number
 
 
+def is_held_for_quota(pod: Json) -> bool:
+    """Return whether the quota plane holds a pod until its Workload is admitted."""
+    return _KUEUE_GATE in _gates(pod)
+
+
 def gates_of(pods: Sequence[Json]) -> list[str]:
     """Return the names of scheduling gates that hold pods, those of the quota plane left out."""
-    names = {
-        str(gate.get("name"))
-        for pod in pods
-        for gate in pod["spec"].get("schedulingGates") or ()
-        if isinstance(gate, dict)
-    }
-    return sorted(names - {_KUEUE_GATE})
+    names = {name for pod in pods if not is_held_for_quota(pod) for name in _gates(pod)}
+    others = {name for pod in pods for name in _gates(pod)} - _QUOTA_GATES
+    return sorted(names | others)
+
+
+def _gates(pod: Json) -> set[str]:
+    gates = pod["spec"].get("schedulingGates") or ()
+    return {str(gate.get("name")) for gate in gates if isinstance(gate, dict)}

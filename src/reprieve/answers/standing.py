@@ -23,6 +23,7 @@ from reprieve.answers.conditions import (
     Reported,
     condition,
     gates_of,
+    is_held_for_quota,
     is_unbound,
     minimum_of,
     of_pods,
@@ -81,7 +82,8 @@ def standing_of(unit: Unit, *, groups_known: bool = True) -> Standing:
     nodes = tuple(str(pod["spec"]["nodeName"]) for pod in bound)
     waiting = tuple(pod for pod in live if is_unbound(pod))
     queued = _queued(unit)
-    if queued is not None and not [pod for pod in bound if not _leaves(pod)]:
+    held = any(is_held_for_quota(pod) for pod in waiting)
+    if queued is not None and (held or all(map(_leaves, bound))):
         return Standing(State.WAITS, queued.since, reported=queued, waiting=waiting, nodes=nodes)
     gates = gates_of(waiting)
     if waiting and len(gates_of(waiting[:1])) and gates:

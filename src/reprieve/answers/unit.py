@@ -198,7 +198,11 @@ async def _group(reading: Reading, namespace: str, name: str) -> Json | None:
 
 
 async def _workload(reading: Reading, chain: Sequence[Json], pods: Sequence[Json]) -> Json | None:
-    """Return the newest Workload of one of the objects, or of their pods."""
+    """Return the newest Workload of one of the objects, or of their pods.
+
+    Where pods have a Workload each, that of a pod without a node comes first.
+    """
+    unbound = {uid_of(pod) for pod in pods if not pod["spec"].get("nodeName")}
     uids = {*map(uid_of, chain), *map(uid_of, pods)}
     names = {(pod["metadata"].get("labels") or {}).get(_POD_GROUP_LABEL) for pod in pods}
     if not chain:
@@ -209,7 +213,12 @@ async def _workload(reading: Reading, chain: Sequence[Json], pods: Sequence[Json
         if name_of(each) in names
         or any(owner.get("uid") in uids for owner in each["metadata"].get("ownerReferences") or ())
     ]
-    return max(found, key=_made, default=None)
+
+    def first(workload: Json) -> tuple[bool, tuple[str, str]]:
+        owners = workload["metadata"].get("ownerReferences") or ()
+        return any(owner.get("uid") in unbound for owner in owners), _made(workload)
+
+    return max(found, key=first, default=None)
 
 
 async def _cluster_queue(reading: Reading, workload: Json | None) -> str:

@@ -56,6 +56,8 @@ _GENERATED: Final = Form(
 )
 
 
+#: Kinds of which no pod has its name.
+_NOT_MAKERS: Final = ("pod", "podgroup", "workload", "gpuworkload")
 #: Ends of the names that Workloads and GpuWorkloads get.
 _HASH: Final = Form(r"-[0-9a-f]{5}(?:[0-9a-f]{3})?+")
 
@@ -235,7 +237,7 @@ def _is_of(unit: Unit, victim: Victim) -> bool:
 
 def _makers(unit: Unit) -> Iterator[Json]:
     for each in (unit.asked, *unit.owners):
-        if each["kind"] not in ("Pod", "PodGroup", "Workload", "GpuWorkload"):
+        if each["kind"].lower() not in _NOT_MAKERS:
             yield each
 
 
@@ -256,13 +258,22 @@ def _names(unit: Unit, ref: ObjectRef) -> bool:
 
 
 def stands_for(ref: ObjectRef, kind: str, name: str) -> bool:
-    """Return whether a Workload or GpuWorkload has the name that it gets for an object."""
+    """Return whether a Workload or GpuWorkload has the name that it gets for an object.
+
+    A Workload may stand for one pod of the object alone, as for those of a Deployment.
+    """
+    if ref.kind not in ("Workload", "GpuWorkload"):
+        return False
     lead = f"{kind.lower()}-{name}"
     rest = ref.name.removeprefix(lead)
+    if rest != ref.name and _HASH.fullmatch(rest) is not None:
+        return True
+    of_pod, _, end = ref.name.partition("-")[2].rpartition("-")
     return (
-        ref.kind in ("Workload", "GpuWorkload")
-        and rest != ref.name
-        and _HASH.fullmatch(rest) is not None
+        ref.name.startswith("pod-")
+        and kind.lower() not in _NOT_MAKERS
+        and _HASH.fullmatch(f"-{end}") is not None
+        and made_by(name, of_pod)
     )
 
 

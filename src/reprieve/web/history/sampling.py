@@ -41,7 +41,7 @@ def moment_of(mirror: Mirror, at: Nanos) -> Moment:
         waiter = waiting.get(unit.unit)
         for resource in gpus & {*unit.held, *unit.waiting}:
             queue = waiter.queue if waiter is not None else ""
-            for each in mirror.workloads.by("unit", unit.unit):
+            for each in mirror.workloads_of(unit.unit):
                 queue = each.cluster_queue or queue
             row = UnitRow(
                 unit.unit,
@@ -110,7 +110,7 @@ def _eviction(mirror: Mirror, unit: VictimUnit) -> Eviction:
 def _queue_of(mirror: Mirror, unit: VictimUnit) -> str:
     """Return the ClusterQueue of a victim: its own, else the only one of its namespace."""
     named = mirror.workloads.named(unit.namespace, unit.subject.name)
-    for each in (*mirror.workloads.by("unit", unit.unit), *((named,) if named else ())):
+    for each in (*mirror.workloads_of(unit.unit), *((named,) if named else ())):
         if queue := each.cluster_queue or mirror.cluster_queue_of(each.namespace, each.queue):
             return queue
     if queue := mirror.cluster_queue_of(unit.namespace, mirror.unit(unit.unit).queue):

@@ -56,6 +56,7 @@ __all__ = ["Mirror", "Watched"]
 
 #: How long a Lease is renewed before that is reported.
 _HOSTNAME: Final = "kubernetes.io/hostname"
+_POD: Final = "pod/"  # the ids of units that are a pod begin with it
 _RENEWALS: Final = 10 * SECOND
 
 
@@ -128,6 +129,7 @@ class Mirror:
         )
         self.leases: Cache[Lease, LeaseRecord] = Cache(lease_record)
         self._idle_pods: Counter[tuple[str, str]] = Counter()  # pages of idle work that name a pod
+        self._of_pods = 0  # Workloads, each of which stands for a pod or a group of pods
         self._units: dict[str, UnitSum] = {}
         self._nodes: dict[str, NodeSum] = {}
         self._reported: list[Callable[[], None]] = []
@@ -142,6 +144,7 @@ class Mirror:
         )
         for cache in rest:
             cache.subscribe(lambda old, new: None, self._settled)
+        self.workloads.subscribe(self._workload_changed, lambda: None)
         self.former = FormerUnits()
         self.former.follow(self.workloads)
         self.former.follow(self.idle)
@@ -170,6 +173,24 @@ class Mirror:
             if found.pods:
                 self._units[unit] = found
         return found
+
+    def workloads_of(self, unit: str) -> Sequence[WorkloadRecord]:
+        """Return the Workloads of a unit: its own, else those that stand for pods of it."""
+        own = self.workloads.by("unit", unit)
+        if own or not self._of_pods or unit.startswith(_POD):
+            return own
+        return [
+            each
+            for pod in self.pods.by("unit", unit)
+            for each in self.workloads.by("unit", f"{_POD}{pod.namespace}/{pod.name}")
+        ]
+
+    def unit_of_workload(self, workload: WorkloadRecord) -> str:
+        """Return the unit that a Workload is of, where it stands for a pod that of the pod."""
+        if workload.unit.startswith(_POD):
+            pod = self.pods.named(*workload.unit.removeprefix(_POD).split("/"))
+            return workload.unit if pod is None else pod.unit
+        return workload.unit
 
     def node_sums(self) -> Iterator[NodeSum]:
         """Yield what every node has; one that did not change is the same object."""
@@ -212,6 +233,10 @@ class Mirror:
         for pod in (old, new):
             if pod is not None:
                 self._forget(pod)
+
+    def _workload_changed(self, old: WorkloadRecord | None, new: WorkloadRecord | None) -> None:
+        self._of_pods += new is not None and new.unit.startswith(_POD)
+        self._of_pods -= old is not None and old.unit.startswith(_POD)
 
     def _node_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         for node in (old, new):

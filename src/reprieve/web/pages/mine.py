@@ -199,7 +199,7 @@ def _running(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[tuple[str
         if resource is None:
             continue
         queue = mirror.cluster_queue_of(unit.namespace, unit.queue)
-        for each in mirror.workloads.by("unit", unit.unit):
+        for each in mirror.workloads_of(unit.unit):
             queue = each.cluster_queue or queue
         held, idle = unit.held.get(resource, 0), unit.idle.get(resource, 0)
         state = "Running" if unit.running else "Starting"
@@ -292,7 +292,7 @@ def _now(
     tried = position = None
     if waiter is not None:
         position = waiter.position or None
-        for each in mirror.workloads.by("unit", unit):
+        for each in mirror.workloads_of(unit):
             tried = each.requeued
         return "Waiting", seconds(back), seconds(tried), position
     total = mirror.unit(unit)

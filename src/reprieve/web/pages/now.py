@@ -230,7 +230,7 @@ def _largest_first(resource: str) -> Any:
 
 def _holder(mirror: Mirror, viewer: Viewer, unit: UnitSum, resource: str) -> tuple[Cell, ...]:
     queue = cohort = ""
-    for each in mirror.workloads.by("unit", unit.unit):
+    for each in mirror.workloads_of(unit.unit):
         queue = each.cluster_queue or queue
     queue = queue or mirror.cluster_queue_of(unit.namespace, unit.queue)
     if viewer.sees_all and (found := mirror.cluster_queues.named("", queue)) is not None:

@@ -7,7 +7,7 @@ that of the last event that stated one, else what the conditions stand for (`ans
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -71,15 +71,17 @@ def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
     shown: set[str] = set()
     uses = _uses_of(mirror) if viewer.sees_all else {}
     for queue, pending in sorted(_queues(mirror).items()):
-        for position, each in enumerate(pending, 1):
-            shown.add(each.unit)
-            found = _counted(dict(each.amounts), asked)
+        for unit, places in _units_of(mirror, pending).items():
+            shown.add(unit)
+            each = pending[places[0]]
+            found = _counted(_sum([pending[place] for place in places]), asked)
             if found is not None and asked.shows(viewer, each.namespace):
-                yield _with_use(_queued(mirror, each, queue, position, *found), uses)
-    for unit in sorted(mirror.units(), key=attrgetter("waits_since")):
-        found = _counted(unit.waiting, asked) if unit.waiting_pods else None
-        if found is not None and unit.unit not in shown and asked.shows(viewer, unit.namespace):
-            yield _unbound(mirror, unit, *found)
+                same = [pending[place] for place in places]
+                yield _with_use(_queued(mirror, unit, same, queue, places[0] + 1, *found), uses)
+    for total in sorted(mirror.units(), key=attrgetter("waits_since")):
+        found = _counted(total.waiting, asked) if total.waiting_pods else None
+        if found is not None and total.unit not in shown and asked.shows(viewer, total.namespace):
+            yield _unbound(mirror, total, *found)
 
 
 def _uses_of(mirror: Mirror) -> dict[tuple[str, str], tuple[int, int]]:
@@ -135,12 +137,14 @@ def what_helps(waiter: Waiter) -> str:
 
 def waiter_of(mirror: Mirror, unit: str, resource: str) -> Waiter | None:
     """Return how a unit waits, None where it does not wait for the resource."""
-    for workload in mirror.workloads.by("unit", unit):
-        amount = dict(workload.amounts).get(resource, 0)
-        if workload.state in _WAITING and amount:
+    waiting = [each for each in mirror.workloads_of(unit) if each.state in _WAITING]
+    for workload in waiting:
+        if dict(workload.amounts).get(resource, 0):
             queue = _queue_of(mirror, workload)
-            pending = _queues(mirror)[queue]
-            return _queued(mirror, workload, queue, pending.index(workload) + 1, amount, resource)
+            same = [each for each in _queues(mirror)[queue] if each in waiting]
+            position = _queues(mirror)[queue].index(same[0]) + 1
+            amount = _sum(same)[resource]
+            return _queued(mirror, unit, same, queue, position, amount, resource)
     found = mirror.unit(unit)
     amount = found.waiting.get(resource, 0)
     return _unbound(mirror, found, amount, resource) if amount else None
@@ -157,34 +161,59 @@ def _queues(mirror: Mirror) -> dict[str, list[WorkloadRecord]]:
     return queued
 
 
+def _units_of(mirror: Mirror, pending: Sequence[WorkloadRecord]) -> dict[str, list[int]]:
+    """Return the places in a queue by unit: pods of a Deployment have a Workload each."""
+    places: dict[str, list[int]] = {}
+    for place, each in enumerate(pending):
+        places.setdefault(mirror.unit_of_workload(each), []).append(place)
+    return places
+
+
+def _sum(workloads: Sequence[WorkloadRecord]) -> Counter[str]:
+    amounts: Counter[str] = Counter()
+    for each in workloads:
+        amounts.update(dict(each.amounts))
+    return amounts
+
+
 def _queue_of(mirror: Mirror, workload: WorkloadRecord) -> str:
     return workload.cluster_queue or mirror.cluster_queue_of(workload.namespace, workload.queue)
 
 
 def _queued(
-    mirror: Mirror, workload: WorkloadRecord, queue: str, position: int, amount: int, resource: str
+    mirror: Mirror,
+    unit: str,
+    same: Sequence[WorkloadRecord],
+    queue: str,
+    position: int,
+    amount: int,
+    resource: str,
 ) -> Waiter:
-    reason, message = _reported(
-        mirror, workload.unit, f"workload/{workload.namespace}/{workload.name}"
-    )
-    if message and workload.message.startswith(message.removesuffix(".")):
-        message = workload.message  # the same, and what is missing where
-    shapes = [(count, dict(each).get(resource, 0)) for count, each in workload.shape]
+    """Return how a unit waits by its Workloads, the first of the queue first."""
+    first = same[0]
+    reason, message = _reported(mirror, first.unit, f"workload/{first.namespace}/{first.name}")
+    if message and first.message.startswith(message.removesuffix(".")):
+        message = first.message  # the same, and what is missing where
+    counts: Counter[int] = Counter()
+    for workload in same:
+        for count, each in workload.shape:
+            counts[dict(each).get(resource, 0)] += count
+    shapes = [(count, each) for each, count in counts.items()]
     return Waiter(
-        workload.unit,
-        workload.namespace,
+        unit,
+        first.namespace,
         "quota",
         queue,
         position,
-        sum(count for count, _ in shapes),
+        counts.total(),
         amount,
         resource,
         _shape_text([(count, each) for count, each in shapes if each]),
-        max((each for _, each in shapes), default=0),
-        workload.priority,
-        workload.since,
-        reason or workload.reason,
-        message or workload.message,
+        max(counts, default=0),
+        first.priority,
+        min(each.since for each in same),
+        reason or first.reason,
+        message or first.message,
     )
 
 

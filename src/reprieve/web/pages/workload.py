@@ -172,7 +172,7 @@ def _figures(
 
 def _workload(mirror: Mirror, lineage: SeenLineage) -> WorkloadRecord | None:
     """Return the unit's newest Workload, also where it is the unit itself."""
-    found = mirror.workloads.by("unit", lineage.unit)
+    found = mirror.workloads_of(lineage.unit)
     if lineage.kind == "Workload" and not found:
         named = mirror.workloads.named(lineage.namespace, lineage.name)
         found = [] if named is None else [named]

@@ -68,7 +68,7 @@ def lineage_of(mirror: Mirror, unit: str) -> SeenLineage | None:
     """Return the lineage of a unit, None where none is known."""
     kind, namespace, name = unit.split("/")
     pods = mirror.pods.by("unit", unit)
-    workloads = mirror.workloads.by("unit", unit)
+    workloads = mirror.workloads_of(unit)
     idle = mirror.idle.by("unit", unit)
     called = _kind_of(kind, name)
     names = {(called, name)}
