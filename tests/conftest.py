@@ -189,6 +189,9 @@ SLOW: Final = (
 )
 #: Tests that are `thorough` too, by file: the longest of those that stay in the README's line.
 THOROUGH_TESTS: Final = {
+    "tests/explain/test_offered_steps.py": (
+        "test_each_step_that_is_offered_makes_a_plan_state_that_it_starts",
+    ),
     "tests/conformance/test_topology_vectors.py": ("test_published_cycles",),
     "tests/idle/test_metrics.py": (
         "test_a_sample_of_another_time_by_its_own_clock_makes_nobody_idle",

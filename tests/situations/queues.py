@@ -236,7 +236,7 @@ def held_by_work_of_the_same_priority() -> Situation:
         [[job("old", 1, 8, "q", "low")]],
         "quota",
         plan_expects=["priority-class] high instead of low it starts"],
-        explain_expects=["priority-class] high instead of low it starts"],
+        explain_expects=["priority-class] high instead of low it gets its quota"],
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from reprieve.cli.sessions.deciding import deciders_of
 from reprieve.cli.texts.plan_text import plan_text
-from reprieve.engine.diagnosis.model import Change, Fix
+from reprieve.engine.diagnosis.model import Change, Fix, Gain
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.whatif.questions.answer import Answer, Verdict
 from reprieve.whatif.questions.changed import changed_by
@@ -123,7 +123,8 @@ def test_what_there_was_no_time_to_try_is_never_named_first() -> None:
     nodes = node("n", 2, disk="fast"), node("m", 4, disk="slow")
     given = [*there, *nodes]
     assert told(answered(wanted, *given)) == [FEWER_PODS, OTHER_QUEUE]
-    assert told(answered(wanted, *given, trying=-1.0)) == [FEWER_PODS, OTHER_QUEUE]
+    untried = replace(OTHER_QUEUE, gain=Gain.QUOTA)
+    assert told(answered(wanted, *given, trying=-1.0)) == [FEWER_PODS, untried]
     unfit = [*there, nodes[1]]
     assert told(answered(wanted, *unfit)) == [OTHER_QUEUE]
     assert told(answered(wanted, *unfit, trying=-1.0)) == []

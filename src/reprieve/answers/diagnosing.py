@@ -17,13 +17,13 @@ from reprieve.answers.decided import Decided
 from reprieve.answers.quantities import listed
 from reprieve.answers.sources import Json
 from reprieve.answers.starting import estimate_of, start_in
+from reprieve.answers.tried import Trials, offered_alone, schedulers_of, tried
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.answers.unseen import hidden, unseen_texts
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import BEYOND_EVICTION
 from reprieve.engine.idle.resources import is_gpu
 from reprieve.engine.plan import Plane
-from reprieve.kube.reader import Reader
 from reprieve.kube.resource import NODES
 from reprieve.planes.common.process_settings import SCHEDULER_NAME
 from reprieve.planes.quota.plane import QuotaPlane
@@ -40,7 +40,7 @@ from reprieve.whatif.questions.planning import over_after
 from reprieve.whatif.run import settled
 from reprieve.whatif.snapshots.snapshot import Snapshot
 
-__all__ = ["PlanesOfSnapshot", "asked_of_planes", "schedulers_of"]
+__all__ = ["PlanesOfSnapshot", "asked_of_planes", "named_schedulers"]
 
 # Without any of them all seems to be refused, or nothing to be requested.
 _DECIDED_ON: Final = {Plane.SCHEDULING: NODES, Plane.QUOTA: CLUSTER_QUEUES}
@@ -53,28 +53,29 @@ class PlanesOfSnapshot:
     """Has the planes decide on a stored snapshot; what it lacks cannot be requested.
 
     `deciders`: the planes, and how they are set, where pods of these schedulers are placed.
+    `trying`: seconds of processor time for changes that would help; None: by the cluster's size.
     """
 
     snapshot: Snapshot
     deciders: Callable[[tuple[str, ...]], Deciders]
+    trying: float | None = None
 
     async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
         """Return their diagnosis of a unit; None where they cannot decide here."""
-        deciders = self.deciders(schedulers_of(unit))
+        deciders = self.deciders(named_schedulers(unit))
         try:
             since = process_time()
             run = settled(self.snapshot, deciders)
-            return await asked_of_planes(
-                unit, run, plane, deciders, affordable(process_time() - since)
-            )
+            asking = affordable(process_time() - since)
+            trials = Trials(asking if self.trying is None else self.trying)
+            return await asked_of_planes(unit, run, plane, deciders, asking, trials)
         except Undecided as failure:
             return Decided(self.snapshot.at, notes=(f"The planes cannot decide: {failure}.",))
 
 
-def schedulers_of(unit: Unit) -> tuple[str, ...]:
+def named_schedulers(unit: Unit) -> tuple[str, ...]:
     """Return whose pods are placed: those of Reprieve, and those of the unit's own scheduler."""
-    named = {str(pod["spec"].get("schedulerName", _DEFAULT_SCHEDULER)) for pod in unit.pods}
-    return (SCHEDULER_NAME, *sorted(named - {SCHEDULER_NAME}))
+    return (SCHEDULER_NAME, *sorted(schedulers_of(unit) - {SCHEDULER_NAME}))
 
 
 async def asked_of_planes(
@@ -83,14 +84,14 @@ async def asked_of_planes(
     plane: Plane,
     deciders: Deciders,
     asking: float,
-    client: Reader | None = None,
+    trials: Trials | None = None,
     report: Callable[[Decided], None] = lambda decided: None,
 ) -> Decided:
     """Return what the planes of a run state of a unit, which waits in one of them.
 
-    For so many seconds of processor time (`asking`) the cluster is decided about again; `client`
-    reads what turns out to be missing then, None of a stored snapshot. `report` is called with what
-    they have found so far.
+    For so many seconds of processor time (`asking`) the cluster is decided about again for when it
+    starts, and as `trials` state for what would help. `report` is called with what they have found
+    so far.
     """
     snapshot = run.overlay.snapshot
     needed = _DECIDED_ON.get(plane)
@@ -104,13 +105,18 @@ async def asked_of_planes(
         )
     unseen, unknown = tuple(unseen_texts(snapshot)), hidden(snapshot)
     so_far = partial(Decided, snapshot.at, unseen=unseen, hidden=unknown)
-    diagnosis = await _diagnosis(unit, run, plane, lambda found: report(so_far(found)))
+    trials = trials or Trials(asking)
+    diagnosis = await _diagnosis(
+        unit, run, plane, lambda found: report(so_far(offered_alone(unit, plane, found)))
+    )
+    if diagnosis is not None:
+        diagnosis = await tried(unit, snapshot, plane, diagnosis, deciders, trials)
     starts = None if diagnosis is not None else start_in(unit, run)
     owner, together = _owner(unit, run)
     estimate, idle = None, None
     if diagnosis is not None:
         over = spent(asking)
-        estimate = await estimate_of(unit, run, plane, diagnosis, deciders, client, over)
+        estimate = await estimate_of(unit, run, plane, diagnosis, deciders, trials.client, over)
         gains = owner is not Plane.QUOTA and diagnosis.reason not in BEYOND_EVICTION
         if gains and _asks_for_gpus(unit, deciders):
             idle = idle_reason(run, unit.uids)

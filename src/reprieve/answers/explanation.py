@@ -22,10 +22,9 @@ from reprieve.answers.document import (
 )
 from reprieve.answers.evidence import MOST_TIMES, evidence_of
 from reprieve.answers.findings import Findings, named
-from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.preemptions.demand import demand_of
 from reprieve.answers.quantities import ago
-from reprieve.answers.sources import Json
+from reprieve.answers.tried import manifests_of
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.units.counts import counted
@@ -163,20 +162,12 @@ def _for_whom(found: Findings, lead: str = ": it was preempted") -> str:
     return f"{lead}{for_whom}{when}, by the rule: {newest.rule}"
 
 
-def _manifests(unit: Unit) -> list[Json]:
-    """Return the object that a user wrote: the job, or the group with its pods, or the pod."""
-    if job_kind_of(unit.root) is not None:
-        return [unit.root]
-    group = unit.asked if unit.asked["kind"] == "PodGroup" else unit.group
-    return [unit.asked] if group is None else [group, *unit.pods]
-
-
 def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
     unit, standing = found.unit, found.standing
     where = f"-n {namespace_of(unit.asked)} " if namespace_of(unit.asked) else ""
     if diagnosis is not None:
         for fix in diagnosis.fixes:
-            yield Step(fix_text(fix, written_by(fix, _manifests(unit))), field=fix.field)
+            yield Step(fix_text(fix, written_by(fix, manifests_of(unit))), field=fix.field)
         if not diagnosis.fixes:
             step = general_step(diagnosis)
             yield Step(f"{step} See {anchor(diagnosis.plane, diagnosis.reason)}")

@@ -5,6 +5,7 @@ Source: the design's "Processes and time".
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -75,6 +76,33 @@ class Deciders:
         """
         options = measured_last(options)
         return cls(options, operator_settings(options))
+
+    def placing(self, names: Collection[str]) -> Deciders:
+        """Return the same planes, and the scheduling plane for pods of these schedulers as well."""
+        missing = sorted(set(names) - self.scheduler_names)
+        if not missing:
+            return self
+        found, scheduling = self.settings, self.settings.scheduling
+        if scheduling is None:
+            placing = (SCHEDULING,)
+            plain = operator_settings(
+                OperatorOptions(placing, self.options.environment, scheduler_names=tuple(missing))
+            )
+            found = replace(
+                found,
+                scheduling=plain.scheduling,
+                installed=plain.installed,
+                plugins=plain.plugins,
+                scorers=plain.scorers,
+            )
+        else:
+            usual = scheduling.policy.profiles[0]
+            more = (replace(usual, scheduler_name=each) for each in missing)
+            profiles = (*scheduling.policy.profiles, *more)
+            policy = replace(scheduling.policy, profiles=profiles)
+            found = replace(found, scheduling=replace(scheduling, policy=policy))
+        controllers = tuple(dict.fromkeys((*self.options.controllers, SCHEDULING)))
+        return Deciders(replace(self.options, controllers=controllers), found)
 
     def without_idle(self) -> Deciders:
         """Return the same planes but the idle one."""

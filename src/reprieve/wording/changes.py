@@ -10,12 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.engine.diagnosis.model import Change, Fix
+from reprieve.engine.diagnosis.model import Change, Fix, Gain
 from reprieve.wording.node_refusals import toleration_text
 
 __all__ = ["Written", "fix_text"]
 
 _MOST_WRITTEN: Final = 2
+_GAINS: Final = {
+    Gain.START: "it starts",
+    Gain.QUOTA: "it gets its quota",
+    Gain.ONE_POD: "one of its pods gets a node",
+}
+_UNTRIED: Final = {
+    Gain.QUOTA: "; whether nodes accept its pods was not tried",
+    Gain.ONE_POD: "; its other pods were not tried",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +45,24 @@ def fix_text(fix: Fix, written: Sequence[Written] = ()) -> str:
     preempted = {0: "", 1: "; one other is preempted then"}.get(
         fix.victims, f"; {fix.victims:,} more are preempted then"
     )
+    gains = f"{_GAINS[fix.gain]}{preempted}{_UNTRIED.get(fix.gain, '')}"
     if fix.change is Change.WAIT:
         until = fix.after or "those that are preempted have ended"
         return f"Wait until {until}{preempted}."
     if fix.change is Change.FEWER_DEVICES and (device := _device(fix.field)):
-        return f"With {fix.after} {device} a pod instead of {fix.before} it starts{preempted}."
+        return f"With {fix.after} {device} a pod instead of {fix.before} {gains}."
     if written:
-        return f"{_written_text(written)} it starts{preempted}."
+        return f"{_written_text(written)} {gains}."
     if fix.change is Change.WITHOUT_CONSTRAINT:
         if fix.field.endswith("tolerations") and not fix.before and " and " not in fix.after:
             added = toleration_text(fix.after)
-            return f"With {added} added to {fix.field} it starts{preempted}."
+            return f"With {added} added to {fix.field} {gains}."
         if fix.before and fix.after:
-            return f"Without {fix.before} and with {fix.after} in {fix.field} it starts{preempted}."
+            return f"Without {fix.before} and with {fix.after} in {fix.field} {gains}."
         if fix.after:
-            return f"With {fix.after} in {fix.field} it starts{preempted}."
-        return f"Without {fix.field} ({fix.before}) it starts{preempted}."
-    return f"With {fix.field} {fix.after} instead of {fix.before} it starts{preempted}."
+            return f"With {fix.after} in {fix.field} {gains}."
+        return f"Without {fix.field} ({fix.before}) {gains}."
+    return f"With {fix.field} {fix.after} instead of {fix.before} {gains}."
 
 
 def _device(field: str) -> str:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from kubeworld.units.clock import Clock
 from reprieve.answers.decided import Decided
-from reprieve.answers.diagnosing import PlanesOfSnapshot, asked_of_planes, schedulers_of
+from reprieve.answers.diagnosing import PlanesOfSnapshot, asked_of_planes, named_schedulers
+from reprieve.answers.tried import Trials
 from reprieve.answers.unit import Unit
 from reprieve.cli.sessions.deciding import deciders_of, installed_deciders
 from reprieve.cli.sessions.running_operator import running_deciders
@@ -21,7 +22,7 @@ from reprieve.cli.snapshot import read_snapshot
 from reprieve.engine.plan import Plane
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
-from reprieve.whatif.copy.gathering import gather_for
+from reprieve.whatif.copy.gathering import gather_besides, gather_for
 from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.questions.beside import affordable
@@ -44,7 +45,7 @@ class PlanesOfCluster:
     """Has the planes decide on a copy of what the caller may read, which is read once.
 
     `namespaces`: where to look if not all may be listed. Without `estimated` the cluster is not
-    decided about again for when a unit starts.
+    decided about again for when a unit starts, or for changes that would help.
     """
 
     client: Client
@@ -57,15 +58,22 @@ class PlanesOfCluster:
 
     async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
         """Return their diagnosis of a unit; None where they cannot decide here."""
-        names = schedulers_of(unit)
+        names = named_schedulers(unit)
         if names not in self._made:
             self._made[names] = await self._decide(names)
         made = self._made[names]
         if isinstance(made, Decided):
             return made
         asking = made.asking if self.estimated else 0.0
+        trials = Trials(asking, self.client, self._more)
         return await asked_of_planes(
-            unit, made.run, plane, made.deciders, asking, self.client, self.report
+            unit, made.run, plane, made.deciders, asking, trials, self.report
+        )
+
+    async def _more(self, snapshot: Snapshot, deciders: Deciders) -> Snapshot:
+        """Return the snapshot with the kinds that these planes read besides."""
+        return await gather_besides(
+            self.client, snapshot, deciders.kinds(), self.clock, self.namespaces
         )
 
     async def _decide(self, names: tuple[str, ...]) -> _Made | Decided:

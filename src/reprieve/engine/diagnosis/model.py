@@ -13,7 +13,7 @@ from reprieve.engine.diagnosis.refusals import NodeRefusal
 from reprieve.engine.plan import Plane
 from reprieve.units.references import Reference
 
-__all__ = ["Blocker", "Change", "Diagnosis", "Fix"]
+__all__ = ["Blocker", "Change", "Diagnosis", "Fix", "Gain"]
 
 
 class Change(StrEnum):
@@ -29,13 +29,24 @@ class Change(StrEnum):
     HIGHER_PRIORITY = "a higher priority class"
 
 
+class Gain(StrEnum):
+    """What the changed unit gets, as far as it was tried."""
+
+    START = "start"
+    #: Nodes were not tried.
+    QUOTA = "quota"
+    #: Its other pods were not tried.
+    ONE_POD = "one pod"
+
+
 @dataclass(frozen=True, slots=True)
 class Fix:
     """A change with which the engine, run again, starts the unit.
 
     `field` is the path within the object that is changed, `before` and `after` are its values as a
     person would write them; for WAIT `after` is an instant in RFC 3339, or what has to have
-    happened. `victims` is how many are preempted then.
+    happened. `victims` is how many are preempted then. `gain`: less than a start where the plane
+    in which the unit waits was tried alone.
     """
 
     change: Change
@@ -43,6 +54,12 @@ class Fix:
     before: str
     after: str
     victims: int = 0
+    gain: Gain = Gain.START
+
+    @property
+    def starts(self) -> bool:
+        """Whether it is known that the unit starts with this change."""
+        return self.gain is Gain.START
 
 
 @dataclass(frozen=True, slots=True)

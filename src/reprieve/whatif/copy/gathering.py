@@ -6,7 +6,7 @@ topologies have it, or where proofs look at nodes: that is known once the flavor
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from kubeworld.units.clock import Clock
@@ -18,7 +18,7 @@ from reprieve.whatif.deciders import Deciders
 from reprieve.whatif.happened import Undecided
 from reprieve.whatif.snapshots.snapshot import Snapshot
 
-__all__ = ["gather_for", "require"]
+__all__ = ["gather_besides", "gather_for", "require"]
 
 
 async def gather_for(
@@ -31,22 +31,39 @@ async def gather_for(
         ApiError: as of `gather`.
     """
     snapshot = await gather(client, deciders.kinds(), clock, namespaces=namespaces)
-    wanted = [
-        each
-        for each in deciders.kinds_of_places(snapshot)
-        if not snapshot.serves(each.group, each.plural)
-    ]
+    found = await gather_besides(
+        client, snapshot, deciders.kinds_of_places(snapshot), clock, namespaces
+    )
+    if found is snapshot:
+        return snapshot
+    require(found, NODES)
+    return found
+
+
+async def gather_besides(
+    client: Reader,
+    snapshot: Snapshot,
+    kinds: Iterable[Resource],
+    clock: Clock,
+    namespaces: Collection[str] = (),
+) -> Snapshot:
+    """Return a snapshot with those of these kinds that it lacks; the same where it has all.
+
+    Raises:
+        ApiError: as of `gather`.
+    """
+    wanted = [each for each in kinds if not snapshot.serves(each.group, each.plural)]
     if not wanted:
         return snapshot
     more = await gather(client, wanted, clock, namespaces=namespaces)
-    found = replace(
+    if not more.kinds and not more.unseen:
+        return snapshot
+    return replace(
         snapshot,
         at=more.at,
         kinds={**snapshot.kinds, **more.kinds},
         unseen=(*snapshot.unseen, *more.unseen),
     )
-    require(found, NODES)
-    return found
 
 
 def require(snapshot: Snapshot, resource: Resource) -> None:

@@ -26,7 +26,7 @@ from reprieve.kube.resource import PODS
 from reprieve.whatif.snapshots.partial import Condition, Metadata, Owned, Partial
 from reprieve.whatif.snapshots.snapshot import KindKey, Snapshot
 
-__all__ = ["End", "declared_ends", "without"]
+__all__ = ["End", "declared_ends", "without", "without_objects"]
 
 _JOBS: Final[KindKey] = ("batch", "jobs")
 _WORKLOADS: Final[KindKey] = ("kueue.x-k8s.io", "workloads")
@@ -89,9 +89,11 @@ def declared_ends(snapshot: Snapshot) -> list[End]:
 
 def without(snapshot: Snapshot, ends: Iterable[End]) -> Snapshot:
     """Return the cluster once these have ended."""
-    gone: set[str] = set()
-    for end in ends:
-        gone |= end.uids
+    return without_objects(snapshot, {uid for end in ends for uid in end.uids})
+
+
+def without_objects(snapshot: Snapshot, gone: Collection[str]) -> Snapshot:
+    """Return the cluster without the objects of these uids, and what they own."""
     kinds = {
         key: replace(
             listed,

@@ -86,7 +86,8 @@ class FixDocument(_Struct, frozen=True):
     """A change with which it starts; `victims` are preempted then.
 
     `field` is of the object that was decided about, a Workload, state; `written` is what the change
-    is in the manifest, empty where that is not known.
+    is in the manifest, empty where that is not known. `gain`: `start`, or what alone was tried:
+    `quota` without nodes, or `one pod` without the others.
     """
 
     change: str
@@ -96,6 +97,7 @@ class FixDocument(_Struct, frozen=True):
     victims: int
     text: str
     written: list[WrittenDocument] = []
+    gain: str = "start"
 
 
 class EstimateDocument(_Struct, frozen=True):
@@ -370,6 +372,7 @@ def _fix(fix: Fix, written: Sequence[Written]) -> FixDocument:
         fix.victims,
         fix_text(fix, written),
         [WrittenDocument(each.path, each.before, each.after) for each in written],
+        fix.gain.value,
     )
 
 

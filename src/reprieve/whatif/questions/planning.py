@@ -2,9 +2,9 @@
 
 Pending work is queried from the planes themselves, as they were when the run ended: the dominant
 reason, and the changes with which it starts when the engine decides again. Where several planes
-decide, only those of these changes are reported with which it starts under all of them
-(`whatif.questions.verifying`). If it would wait on the same cluster without any work on
-it, too, it never fits: that is decided by another run.
+decide, or several pods wait one by one, only those of these changes are reported with which all of
+it starts under all of them (`whatif.questions.verifying`). If it would wait on the same cluster
+without any work on it, too, it never fits: that is decided by another run.
 
 Source: the design's "Processes and time"; the reasons are those of `engine.diagnosis.reasons`.
 """
@@ -108,7 +108,7 @@ async def _planned(
         require(snapshot, CLUSTER_QUEUES)
     until = time.monotonic() + trying
     answer = await _explained(run, answer_of(run), fixes=fixes, over=over_after(until))
-    if fixes and len(deciders.options.controllers) > 1:
+    if fixes and (len(deciders.options.controllers) > 1 or any(map(_by_pod, answer.outcomes))):
         answer = await verified(run, answer, submitted, again.with_others, again.spent(trying))
     answer = replace(answer, borrowed=tuple(borrowed(run, answer)))
     if fixes and answer.victims:
@@ -183,6 +183,11 @@ def _never(outcome: Outcome, alone: Outcome, *, single: bool) -> Outcome:
         return judged
     assert tried is not None, "one of the two"
     return replace(judged, diagnosis=tried, reason=tried.reason.value, message=sentence(tried))
+
+
+def _by_pod(outcome: Outcome) -> bool:
+    """Return whether each of several pods waits by itself: a change was tried for one of them."""
+    return outcome.waiting[0] == "Pod" and outcome.asks.pods > 1
 
 
 def over_after(until: float) -> Callable[[], bool]:

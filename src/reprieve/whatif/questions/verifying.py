@@ -6,8 +6,8 @@ more than one plane decides, the manifest is changed so and planned again:
 1. with it the work starts: the change is reported, with how many are preempted then
 2. it does not: the change is not reported
 3. to wait is no change of a manifest, and stays where it was
-4. what cannot be written, or not be decided, comes behind those
-5. what there was no time to try comes last, and never first: alone it is not reported
+4. what cannot be written, or not be decided, comes behind those, as what it gains by itself
+5. what there was no time to try comes last, so too, and never first: alone it is not reported
 
 At least one is tried, and `MOST_DECISIONS` of all that waits at most.
 
@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kubeworld.objects.paths import first
-from reprieve.engine.diagnosis.model import Change, Fix
+from reprieve.engine.diagnosis.model import Change, Fix, Gain
 from reprieve.units.errors import UsageError
 from reprieve.whatif.happened import Run, Undecided
 from reprieve.whatif.questions.answer import Answer, Outcome, Verdict
 from reprieve.whatif.questions.changed import Unwritable, changed_by
 from reprieve.whatif.submitting.submission import Submitted
 
-__all__ = ["MOST_DECISIONS", "Decide", "places_of", "verified"]
+__all__ = ["MOST_DECISIONS", "Decide", "alone", "places_of", "verified"]
 
 #: How often the whole cluster is decided about again.
 MOST_DECISIONS: Final = 20
@@ -101,8 +101,22 @@ async def _verified(
             unknown.append(fix)
         elif _starts(found, outcome):
             helpful.append(replace(fix, victims=len(found.victims)))
-    reported = (*helpful, *unknown)
-    return (*reported, *untried) if reported else ()
+    gain = _gain_alone(outcome)
+    reported = (*helpful, *alone(unknown, gain))
+    return (*reported, *alone(untried, gain)) if reported else ()
+
+
+def alone(fixes: Sequence[Fix], gain: Gain) -> tuple[Fix, ...]:
+    """Return changes that one plane tried alone, with what it knows that they gain."""
+    return tuple(each if each.change is Change.WAIT else replace(each, gain=gain) for each in fixes)
+
+
+def _gain_alone(outcome: Outcome) -> Gain:
+    """Return what is known of a change that the plane in which the work waits tried alone."""
+    kind, _ = outcome.waiting
+    if kind == "Workload":
+        return Gain.QUOTA
+    return Gain.START if kind == "PodGroup" or outcome.asks.pods == 1 else Gain.ONE_POD
 
 
 def _starts(answer: Answer, wanted: Outcome) -> bool:
