@@ -45,6 +45,10 @@ _KEPT: Final = (
     "From what the objects state, as of {at}: a decision made anew would not wait for the pods "
     "that are evicted, as the scheduler does."
 )
+_UNQUEUED: Final = (
+    "To have it queued: its kind ({kind}) has to be in `integrations.frameworks` and its namespace "
+    "managed when it is created. See docs/quota/troubleshooting.md"
+)
 _NOT_TRIED: Final = "The steps under Next were not tried; with no change that was tried it starts."
 
 
@@ -179,6 +183,8 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
         yield Step("Read what was recorded of it:", f"kubectl {where}describe {kind} {name}")
     if standing.remedy is not None:
         yield standing.remedy
+    if unit.ignored_queue and standing.state in (State.RUNS, State.STARTS, State.WAITS):
+        yield Step(_UNQUEUED.format(kind=unit.root["kind"]))
     if found.decided is not None and found.decided.idle is not None and found.decided.idle.itself:
         kind, name = unit.root["kind"].lower(), name_of(unit.root)
         command = f"kubectl {where}annotate {kind} {name} {OPT_IN}=true"

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from kubeworld.objects.paths import first
 from kubeworld.objects.pods import is_over
 from kubeworld.units.instants import Nanos, instant_or_none
+from kubeworld.units.untrusted import integer_or_none
 from reprieve.answers.conditions import (
     Reported,
     condition,
@@ -38,6 +39,7 @@ from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
+from reprieve.execution.writes.evict import FORMER_REPLICAS
 from reprieve.jobs.pods import prebuilt_of
 from reprieve.jobs.reading import end, is_suspended
 from reprieve.units.counts import counted
@@ -205,7 +207,9 @@ def _without_pods(unit: Unit) -> Standing:
         return Standing(State.STOPPED, text=text, remedy=let_run(root, field, False))
     if first(root, "spec.replicas") == 0:
         text = "it is scaled to zero (spec.replicas: 0)"
-        return Standing(State.STOPPED, text=text, remedy=let_run(root, "replicas", 1))
+        former = (root["metadata"].get("annotations") or {}).get(FORMER_REPLICAS)
+        replicas = integer_or_none(former) or 1
+        return Standing(State.STOPPED, text=text, remedy=let_run(root, "replicas", replicas))
     if phase in ("Preempted", "Deleted"):
         at = instant_or_none(unit.gpu_workload and unit.gpu_workload["status"].get("finishedAt"))
         return Standing(State.GONE, at, "its pods have ended")

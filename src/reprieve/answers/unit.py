@@ -15,6 +15,7 @@ from reprieve.answers.kept_nodes import kept_nodes
 from reprieve.answers.kinds import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
 from reprieve.answers.sources import Json, Reading
 from reprieve.api import kueue
+from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.engine.idle.discovery import MAXIMUM_DEPTH
 from reprieve.intake.gangs import gang_name
 from reprieve.intake.lineage import lineage_label
@@ -41,6 +42,7 @@ class Unit:
         cluster_queue: the one that its Workload's LocalQueue leads to, where that can be read.
         kept_nodes: on which capacity is kept for its pods, by name, as far as they can be read.
         announced: why its Workload waits, as an event on it states where no condition does.
+        ignored_queue: the LocalQueue that a label names although no Workload stands for it.
     """
 
     asked: Json
@@ -54,6 +56,7 @@ class Unit:
     cluster_queue: str = ""
     kept_nodes: Mapping[str, Json] = field(default_factory=dict)
     announced: str = ""
+    ignored_queue: str = ""
 
     @property
     def root(self) -> Json:
@@ -123,6 +126,7 @@ async def unit_of(reading: Reading, asked: Json) -> Unit:
         cluster_queue=await _cluster_queue(reading, workload),
         kept_nodes=await kept_nodes(reading, own),
         announced=await announced(reading, workload),
+        ignored_queue="" if workload is not None else _ignored_queue(reading, (*above, *own)),
         gpu_workload=asked
         if asked["kind"] == "GpuWorkload"
         else await _gpu_workload(reading, above, own),
@@ -219,6 +223,15 @@ async def _workload(reading: Reading, chain: Sequence[Json], pods: Sequence[Json
         return any(owner.get("uid") in unbound for owner in owners), _made(workload)
 
     return max(found, key=first, default=None)
+
+
+def _ignored_queue(reading: Reading, objects: Sequence[Json]) -> str:
+    namespace = namespace_of(objects[0])
+    kinds = {kind.qualified for kind in WORKLOADS}
+    if any(kind in kinds and space in ("", namespace) for kind, space in reading.refused):
+        return ""
+    labels = ((each["metadata"].get("labels") or {}).get(QUEUE_NAME) for each in objects)
+    return next(filter(None, labels), "")
 
 
 async def _cluster_queue(reading: Reading, workload: Json | None) -> str:
