@@ -82,7 +82,8 @@ class MemoryApi:
 
     `before` and `after` see each write before and after it is stored; an answer of theirs, or what
     they raise, takes the place of the real one. `deleted` counts deletions of pods by name. While
-    it is `away` every read is answered with a 503. `served`: what discovery names.
+    it is `away` every read is answered with a 503. `served`: what discovery names; `absent`: kinds
+    that are not there.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -92,6 +93,7 @@ class MemoryApi:
         self.writes: list[tuple[str, Target]] = []
         self.away = False
         self.served = [PODS, POD_GROUPS]  # what discovery names
+        self.absent: frozenset[str] = frozenset()
         self.before: Callable[[str, Target], FakeAnswer | None] = lambda verb, where: None
         self.after: Callable[[str, Target], FakeAnswer | None] = lambda verb, where: None
         self._version = itertools.count(100)
@@ -107,6 +109,8 @@ class MemoryApi:
         if request.path == "/api/v1":
             return self._discovery("v1")
         where = target(request.path)
+        if where.kind in self.absent:
+            return refusal(404, "NotFound")
         if request.query.get("watch"):
             queue: asyncio.Queue[Any] = asyncio.Queue()
             self._watches[where.kind].append(queue)

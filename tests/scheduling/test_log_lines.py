@@ -105,3 +105,22 @@ async def test_a_dry_run_logs_the_same_plan(caplog: pytest.LogCaptureFixture) ->
     (said,) = [line for line in lines(caplog) if "proof" in line]
     assert said.startswith("dry run: plan ")
     assert said.endswith(" evicts Pod team/low (lower priority) for Pod team/high, proof Placement")
+
+
+async def test_kinds_that_the_server_does_not_have_are_named_once_at_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, logger=PLANE):
+        async with memory() as cluster:
+            cluster.api.absent = frozenset(
+                f"{plural}.resource.k8s.io" for plural in ("resourceclaims", "resourceslices")
+            )
+            cluster.nodes([4])
+            cluster.start()
+            await cluster.until(lambda: any("does not serve" in line for line in lines(caplog)))
+            cluster.create(pod("one", 1, priority="low"))
+            await cluster.until(lambda: cluster.pods["one"]["spec"].get("nodeName") is not None)
+    assert [line for line in lines(caplog) if "serve" in line] == [
+        "the API server does not serve ResourceClaim (resource.k8s.io/v1), "
+        "ResourceSlice (resource.k8s.io/v1): none is counted until it does"
+    ]

@@ -209,14 +209,19 @@ class Watches:
         return followed
 
     async def _absent(self) -> None:
-        """Count optional kinds that are not served as listed and empty."""
+        """Count optional kinds that are not served as listed and empty, and name them once."""
+        absent: list[str] = []
         while not all(self._listed[kind].is_set() for kind in self._optional):
             for kind in self._optional:
-                listed = self._listed[kind]
-                if self._followed[kind].health is Health.NOT_SERVED and not listed.is_set():
+                listed, followed = self._listed[kind], self._followed[kind]
+                if followed.health is Health.NOT_SERVED and not listed.is_set():
                     self._state.replace(kind, [])
                     listed.set()
+                    absent.append(f"{followed.resource.kind} ({followed.resource.api_version})")
             await self._context.clock.sleep(SECOND // 10)
+        if absent:
+            kinds = ", ".join(sorted(absent))
+            log.info("the API server does not serve %s: none is counted until it does", kinds)
 
     async def _follow_groups(self, group: asyncio.TaskGroup) -> None:
         """Watch PodGroups in the newest version that is served, and look for another one."""
