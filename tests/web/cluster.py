@@ -11,6 +11,7 @@ import msgspec
 from kubeworld.units.instants import Nanos, format_instant, parse_instant
 from reprieve.api import kueue
 from reprieve.api.core import Node, Pod
+from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.preemption_notice import PreemptionNotice
@@ -301,6 +302,10 @@ def _of(found: Mirror, obj: Json) -> tuple[Any, type[Any]]:
         "Topology": (found.topologies, kueue.Topology),
         "LocalQueue": (found.local_queues, kueue.LocalQueue),
         "GpuWorkload": (found.idle, GpuWorkload),
+        "ResourceClaim": (found.devices.claims, ResourceClaim),
+        "ResourceClaimTemplate": (found.devices.templates, ResourceClaimTemplate),
+        "DeviceClass": (found.devices.classes, DeviceClass),
+        "ResourceSlice": (found.devices.slices, ResourceSlice),
         "Event": (found.waiting, WaitingEvent),
         "Preemption": (found.preemptions, Preemption),
         "Disruption": (found.disruptions, Disruption),

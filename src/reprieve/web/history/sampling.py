@@ -66,9 +66,9 @@ def moment_of(mirror: Mirror, at: Nanos) -> Moment:
             about = (*key, waiter.queue, 0, 0, 0, amount, 0, 0, 0, waiter.since, waiter.reason)
             rows[key] = UnitRow(*about)
     totals: dict[str, int] = {}
-    for node in mirror.nodes:
+    for node in mirror.node_sums():
         for resource in gpus:
-            totals[resource] = totals.get(resource, 0) + node.amounts.get(resource, 0)
+            totals[resource] = totals.get(resource, 0) + node.total.get(resource, 0)
     return Moment(at, totals, rows)
 
 

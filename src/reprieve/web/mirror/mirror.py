@@ -8,7 +8,7 @@ grows with every change, so that a page knows when to look again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from reprieve.api.preemption_notice import PreemptionNotice
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.cache import Cache
 from reprieve.web.history.history import History
+from reprieve.web.mirror.claims import BY_CLAIM, DeviceClaims
 from reprieve.web.mirror.former_units import FormerUnits
 from reprieve.web.mirror.harm import HarmRead
 from reprieve.web.mirror.leading import Lease, LeaseRecord, lease_record
@@ -91,6 +92,7 @@ class Mirror:
         watched: states how each kind is watched.
         history: what the cluster was like.
         harm: budgets of harm and their ledger.
+        devices: what pods hold by claims, and nodes have for them.
         former: the units of deleted Workloads and GpuWorkloads.
     """
 
@@ -104,7 +106,12 @@ class Mirror:
         self.harm = HarmRead()
         self.watched: Callable[[], Sequence[Watched]] = tuple
         self.pods: Cache[Pod, PodRecord] = Cache(
-            pod_record, {"unit": lambda pod: (pod.unit,), "node": _nodes_of}
+            pod_record,
+            {
+                "unit": lambda pod: (pod.unit,),
+                "node": _nodes_of,
+                BY_CLAIM: lambda pod: [(pod.namespace, name) for name, _ in pod.claims if name],
+            },
         )
         self.nodes: Cache[Node, NodeRecord] = Cache(node_record)
         self.workloads: Cache[kueue.Workload, WorkloadRecord] = Cache(
@@ -136,6 +143,7 @@ class Mirror:
         self.pods.subscribe(self._pod_changed, self._settled)
         self.idle.subscribe(self._idle_changed, self._settled)
         self.nodes.subscribe(self._node_changed, self._settled)
+        self.devices = DeviceClaims(self.pods, self._holds_other, self._all_outdated, self._settled)
         self._levels: tuple[str, ...] | None = None
         self.topologies.subscribe(lambda old, new: self._levels_changed(), self._settled)
         rest: tuple[Cache[Any, Any], ...] = (
@@ -167,9 +175,10 @@ class Mirror:
 
     def unit(self, unit: str) -> UnitSum:
         """Return what a unit is at; one without pods holds nothing."""
+        self.devices.refresh()
         found = self._units.get(unit)
         if found is None:
-            found = unit_sum(unit, self.pods.by("unit", unit), self._idle_pods)
+            found = unit_sum(unit, self.pods.by("unit", unit), self._idle_pods, self.devices.of_pod)
             if found.pods:
                 self._units[unit] = found
         return found
@@ -194,10 +203,12 @@ class Mirror:
 
     def node_sums(self) -> Iterator[NodeSum]:
         """Yield what every node has; one that did not change is the same object."""
+        self.devices.refresh()
         for node in self.nodes:
             found = self._nodes.get(node.name)
             if found is None:
-                found = node_sum(node, self._on(node.name), self._idle_pods)
+                pods, free = self._on(node.name), self.devices.free_on(node.name)
+                found = node_sum(node, pods, self._idle_pods, self.devices.of_pod, free)
                 self._nodes[node.name] = found
             yield found
 
@@ -265,6 +276,16 @@ class Mirror:
         if last is None or new is None or _is_news(last, new):
             self._renewed = new
             self._settled()
+
+    def _holds_other(self, pods: Iterable[PodRecord], nodes: Iterable[str]) -> None:
+        for pod in pods:
+            self._forget(pod)
+        for node in nodes:
+            self._nodes.pop(node, None)
+
+    def _all_outdated(self) -> None:
+        self._units.clear()
+        self._nodes.clear()
 
     def _forget(self, pod: PodRecord) -> None:
         self._units.pop(pod.unit, None)

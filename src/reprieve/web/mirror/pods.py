@@ -14,6 +14,7 @@ from kubeworld.units.instants import Nanos, instant_or_none
 from kubeworld.units.quantities import InvalidQuantity
 from kubeworld.units.untrusted import cut
 from reprieve.api.core import Node, Pod
+from reprieve.intake.cluster.metadata import claims_of
 from reprieve.intake.cluster.requests import amount_in_base_units, plain_requests
 from reprieve.kube.objects import version_number
 from reprieve.web.mirror.units import controller_uid, unit_of_pod
@@ -66,7 +67,10 @@ class PodRecord:
     Attributes:
         unit: `kind/namespace/name` of the work that it is of.
         controller: uid of its controller, empty without one.
-        amounts: what it requests, by resource; cpu in thousandths, others in whole units.
+        amounts: what it requests, by resource, without claims (`mirror.claims`); cpu in
+            thousandths, others in whole units.
+        claims: names of its ResourceClaims and of the templates that they are made of; a claim is
+            empty until it is made, a template where there is none.
         since: when it got its node, or was created while it waits.
         nominated: the node that is kept for it.
         message: what the scheduler stated last, while it waits.
@@ -85,6 +89,7 @@ class PodRecord:
     amounts: tuple[tuple[str, int], ...]
     since: Nanos
     message: str
+    claims: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ def pod_record(pod: Pod) -> PodRecord:
         amounts,
         (instant_or_none(status.start_time) if spec.node_name else None) or created,
         message,
+        _claims(pod) if holds and spec.resource_claims else (),
     )
 
 
@@ -162,6 +168,18 @@ def _state(pod: Pod) -> PodState:
         return PodState.RUNNING if pod.status.phase == "Running" else PodState.STARTING
     gated = any(each.reason == "SchedulingGated" for each in pod.status.conditions or ())
     return PodState.GATED if gated else PodState.WAITING
+
+
+def _claims(pod: Pod) -> tuple[tuple[str, str], ...]:
+    entries = pod.spec.resource_claims
+    made = claims_of(entries, pod.status.resource_claim_statuses)
+    return tuple(
+        dict.fromkeys(
+            (name, sys.intern(entry.resource_claim_template_name or ""))
+            for entry, (_, name) in zip(entries or (), made, strict=True)
+            if name is not None
+        )
+    )
 
 
 def _amounts(requests: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

@@ -67,7 +67,8 @@ class WorkloadRecord:
         cluster_queue: where it holds quota; empty without.
         amounts: what all of its pods request, by resource; cpu in thousandths.
         held: what it holds, by flavor and resource.
-        shape: what one pod of each set requests, and how many there are.
+        shape: what one pod of each set requests, and how many there are, without claims; `claims`:
+            their ResourceClaims and templates, one of the two each.
         since: it waits, or has quota, since.
         reason, message: why it waits, as its conditions state.
         turns: since when each of the conditions that state its life is true, by type.
@@ -93,6 +94,7 @@ class WorkloadRecord:
     message: str
     turns: Mapping[str, Nanos]
     requeued: Nanos | None = None
+    claims: tuple[tuple[tuple[str, str], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,8 @@ def workload_record(workload: kueue.Workload) -> WorkloadRecord:
         message = said.message
         if said.diagnosis is not None:
             reason, message = said.diagnosis.reason.value, sentence(said.diagnosis)
-    shape = tuple(_shape(workload))
+    read = list(_shape(workload))
+    shape = tuple((count, amounts) for count, amounts, _ in read)
     total: dict[str, int] = {}
     for count, amounts in shape:
         for name, amount in amounts:
@@ -216,6 +219,7 @@ def workload_record(workload: kueue.Workload) -> WorkloadRecord:
         message,
         dict(_turns(workload)),
         None if status.requeue_state is None else instant_or_none(status.requeue_state.requeue_at),
+        tuple(claims for *_, claims in read),
     )
 
 
@@ -322,13 +326,20 @@ def _reported(workload: kueue.Workload) -> dict[str, Any]:
     }
 
 
-def _shape(workload: kueue.Workload) -> Iterator[tuple[int, tuple[tuple[str, int], ...]]]:
+def _shape(
+    workload: kueue.Workload,
+) -> Iterator[tuple[int, tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]]:
     for each in workload.spec.pod_sets:
         try:
             asked = pod_requests(completed(each.template.spec, NO_LIMITS))
         except UnreadableRequest:
             continue
-        yield each.count, tuple((sys.intern(name), amount) for name, amount in asked.items())
+        claims = tuple(
+            (entry.resource_claim_name or "", entry.resource_claim_template_name or "")
+            for entry in each.template.spec.resource_claims or ()
+        )
+        amounts = tuple((sys.intern(name), amount) for name, amount in asked.items())
+        yield each.count, amounts, claims
 
 
 def _held(admission: kueue.Admission | None) -> Iterator[tuple[str, str, int]]:

@@ -7,8 +7,10 @@ pods are added up once, at the start.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from kubeworld.units.instants import Nanos
@@ -17,6 +19,8 @@ from reprieve.web.mirror.pods import NEVER, NodeRecord, PodRecord, PodState
 __all__ = ["NodeSum", "UnitSum", "node_sum", "unit_sum"]
 
 Amounts = Mapping[str, int]
+#: What a pod requests, by resource, the devices of its claims included.
+Requested = Callable[[PodRecord], Iterable[tuple[str, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +71,13 @@ class UnitSum:
 class NodeSum:
     """What a node has, and who is on it; amounts by resource, cpu in thousandths.
 
-    `claimed`: kept for pods that wait. `units`: what is on it, and how many pods of each. `shown`:
+    `total`: what it has, with devices that are published for claims. `claimed`: kept for pods that
+    wait. `units`: what is on it, and how many pods of each. `shown`:
     what pages have made of it alone, by what they made: a sum never changes.
     """
 
     node: NodeRecord
+    total: Amounts
     held: Amounts
     idle: Amounts
     leaving: Amounts
@@ -82,6 +88,7 @@ class NodeSum:
 
 @dataclass(slots=True)
 class _Sums:
+    requested: Requested
     held: Counter[str] = field(default_factory=Counter)
     idle: Counter[str] = field(default_factory=Counter)
     leaving: Counter[str] = field(default_factory=Counter)
@@ -102,13 +109,18 @@ class _Sums:
             if pod.nominated:
                 wanted.append(self.claimed)
         for total in wanted:
-            for name, amount in pod.amounts:
+            for name, amount in self.requested(pod):
                 total[name] += amount
 
 
-def unit_sum(unit: str, pods: Iterable[PodRecord], idle: Collection[tuple[str, str]]) -> UnitSum:
+def unit_sum(
+    unit: str,
+    pods: Iterable[PodRecord],
+    idle: Collection[tuple[str, str]],
+    requested: Requested = attrgetter("amounts"),
+) -> UnitSum:
     """Return what the pods of a unit add up to; `idle`: namespace and name of idle pods."""
-    sums = _Sums()
+    sums = _Sums(requested)
     present = [pod for pod in pods if pod.state is not PodState.OVER]
     nodes: Counter[str] = Counter()
     for pod in present:
@@ -139,16 +151,30 @@ def unit_sum(unit: str, pods: Iterable[PodRecord], idle: Collection[tuple[str, s
 
 
 def node_sum(
-    node: NodeRecord, pods: Iterable[PodRecord], idle: Collection[tuple[str, str]]
+    node: NodeRecord,
+    pods: Iterable[PodRecord],
+    idle: Collection[tuple[str, str]],
+    requested: Requested = attrgetter("amounts"),
+    free: Amounts = MappingProxyType({}),
 ) -> NodeSum:
-    """Return what the pods on a node, and those that it is kept for, add up to."""
-    sums = _Sums()
+    """Return what the pods on a node, and those that it is kept for, add up to.
+
+    `free`: devices on it that are published for claims, and that no claim has.
+    """
+    sums = _Sums(requested)
     units: Counter[str] = Counter()
     for pod in pods:
         sums.add(pod, idle)
         if pod.state.holds:
             units[pod.unit] += 1
-    return NodeSum(node, sums.held, sums.idle, sums.leaving, sums.claimed, _most_first(units))
+    # What a claim holds stands in no allocatable amount.
+    total = Counter(node.amounts)
+    for name in {*free, *sums.held} - node.amounts.keys():
+        total[name] = sums.held[name]
+    total.update(free)
+    return NodeSum(
+        node, total, sums.held, sums.idle, sums.leaving, sums.claimed, _most_first(units)
+    )
 
 
 def _most_first(counts: Counter[str]) -> tuple[tuple[str, int], ...]:

@@ -16,6 +16,7 @@ from kubeworld.units.durations import MILLISECOND
 from reprieve.answers.kinds import LOCAL_QUEUES, WORKLOADS
 from reprieve.api import kueue
 from reprieve.api.core import MetaWithFinalizers, Node, Pod
+from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.preemption_notice import PreemptionNotice
@@ -26,6 +27,10 @@ from reprieve.kube.objects import PartialObject
 from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import (
+    DEVICE_CLAIMS,
+    DEVICE_CLASSES,
+    DEVICE_SLICES,
+    DEVICE_TEMPLATES,
     DISRUPTIONS,
     EVENTS,
     GPU_WORKLOADS,
@@ -217,6 +222,10 @@ def _kinds(mirror: Mirror) -> tuple[_Kind, ...]:
     return (
         _Kind(PODS, Pod, mirror.pods),
         _Kind(NODES, Node, mirror.nodes),
+        _Kind(DEVICE_CLAIMS, ResourceClaim, mirror.devices.claims),
+        _Kind(DEVICE_TEMPLATES, ResourceClaimTemplate, mirror.devices.templates),
+        _Kind(DEVICE_CLASSES, DeviceClass, mirror.devices.classes),
+        _Kind(DEVICE_SLICES, ResourceSlice, mirror.devices.slices),
         _Kind(GPU_WORKLOADS, GpuWorkload, mirror.idle),
         _Kind(WORKLOADS[0], kueue.Workload, mirror.workloads),
         _Kind(_CLUSTER_QUEUES, kueue.ClusterQueue, mirror.cluster_queues),

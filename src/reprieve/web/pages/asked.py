@@ -86,8 +86,8 @@ def _resources(mirror: Mirror, viewer: Viewer | None) -> tuple[str, ...]:
     Of each that of most nodes comes first.
     """
     counts: Counter[str] = Counter()
-    for node in mirror.nodes:
-        counts.update(name for name, amount in node.amounts.items() if amount)
+    for node in mirror.node_sums():
+        counts.update(name for name, amount in node.total.items() if amount)
     if not counts:
         # Who may not see nodes sees what pods request.
         for unit in mirror.units():

@@ -192,7 +192,7 @@ def _bar_made(each: NodeSum, resource: str) -> Bar:
     held, idle = each.held.get(resource, 0), each.idle.get(resource, 0)
     leaving = each.leaving.get(resource, 0)
     # A node may offer less than is held on it, once a device is lost.
-    total = max(each.node.amounts.get(resource, 0), held)
+    total = max(each.total.get(resource, 0), held)
     rest = total - held
     claimed = min(each.claimed.get(resource, 0), rest)
     return Bar(total, held - idle - leaving, idle, leaving, claimed, rest - claimed)

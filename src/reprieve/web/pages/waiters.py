@@ -74,7 +74,7 @@ def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
         for unit, places in _units_of(mirror, pending).items():
             shown.add(unit)
             each = pending[places[0]]
-            found = _counted(_sum([pending[place] for place in places]), asked)
+            found = _counted(_sum(mirror, [pending[place] for place in places]), asked)
             if found is not None and asked.shows(viewer, each.namespace):
                 same = [pending[place] for place in places]
                 yield _with_use(_queued(mirror, unit, same, queue, places[0] + 1, *found), uses)
@@ -139,11 +139,11 @@ def waiter_of(mirror: Mirror, unit: str, resource: str) -> Waiter | None:
     """Return how a unit waits, None where it does not wait for the resource."""
     waiting = [each for each in mirror.workloads_of(unit) if each.state in _WAITING]
     for workload in waiting:
-        if dict(workload.amounts).get(resource, 0):
+        if _sum(mirror, [workload])[resource]:
             queue = _queue_of(mirror, workload)
             same = [each for each in _queues(mirror)[queue] if each in waiting]
             position = _queues(mirror)[queue].index(same[0]) + 1
-            amount = _sum(same)[resource]
+            amount = _sum(mirror, same)[resource]
             return _queued(mirror, unit, same, queue, position, amount, resource)
     found = mirror.unit(unit)
     amount = found.waiting.get(resource, 0)
@@ -169,10 +169,10 @@ def _units_of(mirror: Mirror, pending: Sequence[WorkloadRecord]) -> dict[str, li
     return places
 
 
-def _sum(workloads: Sequence[WorkloadRecord]) -> Counter[str]:
+def _sum(mirror: Mirror, workloads: Sequence[WorkloadRecord]) -> Counter[str]:
     amounts: Counter[str] = Counter()
     for each in workloads:
-        amounts.update(dict(each.amounts))
+        amounts.update(mirror.devices.of_workload(each)[0])
     return amounts
 
 
@@ -196,8 +196,8 @@ def _queued(
         message = first.message  # the same, and what is missing where
     counts: Counter[int] = Counter()
     for workload in same:
-        for count, each in workload.shape:
-            counts[dict(each).get(resource, 0)] += count
+        for count, each in mirror.devices.of_workload(workload)[1]:
+            counts[each.get(resource, 0)] += count
     shapes = [(count, each) for each, count in counts.items()]
     return Waiter(
         unit,
@@ -228,7 +228,7 @@ def _unbound(mirror: Mirror, unit: UnitSum, amount: int, resource: str) -> Waite
     counts: dict[int, int] = {}
     for pod in mirror.pods.by("unit", unit.unit):
         if pod.state.waits:
-            each = dict(pod.amounts).get(resource, 0)
+            each = dict(mirror.devices.of_pod(pod)).get(resource, 0)
             counts[each] = counts.get(each, 0) + 1
     shapes = [(count, each) for each, count in sorted(counts.items()) if each]
     return Waiter(

@@ -187,13 +187,17 @@ def _present(
     held, waiting = devices_of(total.held.items()), devices_of(total.waiting.items())
     return Present(
         _stage(mirror, lineage, workload, total),
-        held or waiting or (devices_of(workload.amounts) if workload is not None else 0),
+        held or waiting or (_devices_asked(mirror, workload) if workload is not None else 0),
         created or None,
         turns.get("Admitted") or turns.get("QuotaReserved"),
         total.since or None,
         turns.get("PodsReady"),
         turns.get("Finished"),
     )
+
+
+def _devices_asked(mirror: Mirror, workload: WorkloadRecord) -> int:
+    return devices_of(mirror.devices.of_workload(workload)[0].items())
 
 
 def _stage(
@@ -236,7 +240,7 @@ def _waits(
 ) -> dict[str, Any] | None:
     """Return why it waits, by its objects and the events about it."""
     total = mirror.unit(lineage.unit)
-    asked = dict(workload.amounts) if workload is not None else {}
+    asked = {} if workload is None else mirror.devices.of_workload(workload)[0]
     resources = sorted({*total.waiting, *asked}, key=lambda name: (not is_device(name), name))
     for resource in resources:
         found = waiter_of(mirror, lineage.unit, resource)
@@ -341,7 +345,7 @@ def _pods(mirror: Mirror, lineage: SeenLineage) -> Iterator[tuple[str, tuple[Cel
                 node,
                 state,
                 len(pods),
-                sum(devices_of(pod.amounts) for pod in pods),
+                sum(devices_of(mirror.devices.of_pod(pod)) for pod in pods),
                 seconds(min(pod.since for pod in pods) or None),
                 names[:_MOST_NAMED],
             ),
