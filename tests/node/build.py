@@ -22,7 +22,16 @@ from typing import Final
 
 from tests.chart.go_tools import go
 from tests.chart.helm import ROOT
-from tests.node.machine import BASE, ENFORCER, FOLDER, IMAGE, NAME, PROGRAMS
+from tests.node.machine import (
+    BASE,
+    DEVICE_PLUGIN,
+    DEVICE_PLUGIN_SOURCE,
+    ENFORCER,
+    FOLDER,
+    IMAGE,
+    NAME,
+    PROGRAMS,
+)
 
 __all__ = ["BuildFailed", "build_image", "image_is_current", "run_up", "write_image"]
 
@@ -50,6 +59,8 @@ def build_programs() -> None:
             _build_kubernetes(compiler, Path(scratch) / "kubernetes")
         if not all((FOLDER / name).exists() for name in PROGRAMS[2:]):
             _build_containerd(compiler, Path(scratch) / "containerd")
+        if not DEVICE_PLUGIN.exists():
+            _build_device_plugin(compiler, Path(scratch) / DEVICE_PLUGIN.name)
 
 
 def _build_kubernetes(compiler: str, scratch: Path) -> None:
@@ -88,6 +99,17 @@ def _build_containerd(compiler: str, scratch: Path) -> None:
     _compile(compiler, scratch, "-s -w", commands, *tags)
 
 
+def _build_device_plugin(compiler: str, scratch: Path) -> None:
+    """Build our own, with the API that the kubelet is built with."""
+    release = _KUBERNETES.replace("v1.", "v0.")
+    scratch.mkdir()
+    shutil.copy(DEVICE_PLUGIN_SOURCE, scratch)
+    (scratch / "go.mod").write_text(
+        f"module scratch\ngo 1.26.0\nrequire k8s.io/kubelet {release}\n"
+    )
+    _compile(compiler, scratch, "-s -w", ["."], to=DEVICE_PLUGIN)
+
+
 def build_enforcer() -> None:
     """Build kube-router, if it is not there."""
     compiler = go()
@@ -103,11 +125,18 @@ def build_enforcer() -> None:
             _compile(compiler, Path(scratch), "-s -w", [command])
 
 
-def _compile(compiler: str, scratch: Path, flags: str, commands: Sequence[str], *more: str) -> None:
+def _compile(
+    compiler: str,
+    scratch: Path,
+    flags: str,
+    commands: Sequence[str],
+    *more: str,
+    to: Path | None = None,
+) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     settings = {**os.environ, "GOFLAGS": "-mod=mod -buildvcs=false", "CGO_ENABLED": "0"}
     _run(
-        *(compiler, "build", *more, "-ldflags", flags, "-o", f"{FOLDER}/", *commands),
+        *(compiler, "build", *more, "-ldflags", flags, "-o", str(to or f"{FOLDER}/"), *commands),
         cwd=scratch,
         env=settings,
     )

@@ -15,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,21 +28,24 @@ from typing import Any, Final
 import yaml
 
 from tests import with_parent
+from tests.chart.helm import ROOT
 from tests.integration.control_plane import binaries_folder
-from tests.node import network
+from tests.node import network, settings
 from tests.node.credentials import Authority
 from tests.node.groups import make_groups
-from tests.node.machine import ENFORCER, FOLDER, IMAGE, NODES
+from tests.node.machine import DEVICE_PLUGIN, ENFORCER, FOLDER, IMAGE, NODES
 from tests.node.small_image import small_image
 from tests.node.sweeper import Sweeper
 
-__all__ = ["EXPORTER", "GPU", "GPUS", "OPERATOR", "SMALL", "Cluster"]
+__all__ = ["ABSENT", "EXPORTER", "GPU", "GPUS", "OPERATOR", "SMALL", "Cluster", "Machine"]
 
 GPU: Final = "amd.com/gpu"
 GPUS: Final = 8  # of each node
+#: For `Cluster.set_devices`: the device plugin leaves the kubelet.
+ABSENT: Final = "absent"
 EXPORTER: Final = f"http://{network.SERVER}:5000/metrics"
 SMALL: Final = "docker.io/local/busybox:1"
-_PAUSE: Final = "docker.io/local/pause:1"
+_REGISTRY: Final = 5001
 _GATES: Final = ",".join(
     f"{gate}=true"
     for gate in (
@@ -73,6 +77,18 @@ _AUDIT: Final = {
 _PATIENCE_S: Final = 240
 
 
+@dataclass(frozen=True)
+class Machine:
+    """What each node has and does."""
+
+    #: By resource, how many devices its device plugins give the kubelet.
+    devices: Mapping[str, int] = field(default_factory=lambda: {GPU: GPUS})
+    #: How many processors the kubelet sees; 0 for those of this machine.
+    processors: int = 0
+    #: Whether it enforces NetworkPolicies.
+    enforces: bool = False
+
+
 @dataclass
 class Cluster:
     """A running cluster; `kubeconfig` is the administrator's."""
@@ -81,8 +97,7 @@ class Cluster:
     kubectl_program: Path
     #: Archives that each node has, beside the small images.
     images: Sequence[Path] = (IMAGE,)
-    #: Whether each node enforces NetworkPolicies.
-    enforces: bool = False
+    machine: Machine = field(default_factory=Machine)
     kubeconfig: Path = field(init=False)
     _parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _authority: Authority = field(init=False)
@@ -98,12 +113,16 @@ class Cluster:
         self.kubeconfig = self._authority.client("admin", "admin", "system:masters")
         self._start_control_plane(self._authority)
         self.until("the API server answers", lambda: self.kubectl("get", "--raw", "/readyz"))
-        for program in ("names", "exporter"):
-            self._start_program(program)
+        self.set_idle("idle")
+        self._start_program("names", str(self.kubeconfig), network.SERVER)
+        self._start_program(
+            *("exporter", str(self.kubeconfig), network.SERVER, "5000"), str(self._idle)
+        )
+        self._start_program("registry", network.SERVER, str(_REGISTRY))
         images = self.folder / "images"
         images.mkdir()
         small_image(images / "small.tar", SMALL, ["sh"])
-        small_image(images / "pause.tar", _PAUSE, ["sleep", "1000000"])
+        small_image(images / "pause.tar", settings.PAUSE, ["sleep", "1000000"])
         for number, archive in enumerate(self.images):
             os.link(archive, images / f"{number}.tar")
         for place in made:
@@ -128,6 +147,23 @@ class Cluster:
         """Start a node that was ended; return when it is ready and has its GPUs."""
         self._start_node(self._authority, NODES.index(name) + 1)
         self._await_node(name)
+
+    def end_kubelet(self, name: str) -> None:
+        """End a node's kubelet, which is started again at once; its containers run on."""
+        (found,) = _named("kubelet", self._parts[name].pid)
+        os.kill(found, signal.SIGKILL)
+
+    def set_devices(self, name: str, *words: str) -> None:
+        """Name the devices of a node that are unhealthy from now on, or `ABSENT`."""
+        _replace(self.folder / name / "devices", " ".join(words))
+
+    def set_idle(self, *beginnings: str) -> None:
+        """Have the exporter report 0 percent for the pods whose names begin like this."""
+        _replace(self._idle, " ".join(beginnings))
+
+    def allocatable(self, name: str, resource: str = GPU) -> int:
+        """Return how many devices the control plane holds a node to have."""
+        return int(self.get("node", name)["status"]["allocatable"].get(resource, 0))
 
     def ready(self, name: str) -> bool:
         """Return whether the control plane holds a node for ready."""
@@ -165,9 +201,11 @@ class Cluster:
         log = self.folder / "audit.log"
         return [json.loads(line) for line in log.read_bytes().splitlines()]
 
-    def until(self, what: str, holds: Callable[[], object]) -> Any:
+    def until(
+        self, what: str, holds: Callable[[], object], *, patience_s: float = _PATIENCE_S
+    ) -> Any:
         """Wait until it returns something; a command that fails has not yet."""
-        deadline, failure = time.monotonic() + _PATIENCE_S, ""
+        deadline, failure = time.monotonic() + patience_s, ""
         while time.monotonic() < deadline:
             try:
                 if found := holds():
@@ -185,9 +223,16 @@ class Cluster:
 
     def _await_node(self, name: str) -> None:
         self.until(f"{name} is ready", partial(self.ready, name))
-        amounts = {"capacity": {GPU: str(GPUS)}, "allocatable": {GPU: str(GPUS)}}
-        change = json.dumps({"status": amounts})
-        self.kubectl(*("patch", "node", name, "--subresource=status", "--type=merge", "-p", change))
+        devices = self.machine.devices
+
+        def has_them() -> bool:
+            return devices == {each: self.allocatable(name, each) for each in devices}
+
+        self.until(f"{name} has its devices", has_them)
+
+    @property
+    def _idle(self) -> Path:
+        return self.folder / "idle"
 
     def _end(self, name: str) -> None:
         part = self._parts.pop(name)
@@ -211,19 +256,16 @@ class Cluster:
                 cwd=place,
             )
 
-    def _start_program(self, name: str) -> None:
+    def _start_program(self, name: str, *arguments: str) -> None:
         """Run one of our own programs in the control plane's network."""
         enter, *rest = network.inside(network.CONTROL)
-        program = Path(__file__).with_name(f"{name}.py")
-        ends = ("5000",) if name == "exporter" else ()
+        program = (sys.executable, "-m", f"tests.node.{name}", *arguments)
         with (self.folder / f"{name}.log").open("wb") as log:
             self._parts[name] = subprocess.Popen(
-                [
-                    *with_parent.program(enter, *rest, sys.executable),
-                    *(str(program), str(self.kubeconfig), network.SERVER, *ends),
-                ],
+                with_parent.program(enter, *rest, *program),
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                cwd=ROOT,
             )
 
     def _start_control_plane(self, authority: Authority) -> None:
@@ -295,11 +337,12 @@ class Cluster:
             (place / each).mkdir(parents=True, exist_ok=True)
         make_groups(name)
         (place / "resolv.conf").write_text(f"nameserver {network.SERVER}\n")
-        (place / "cni" / "10-bridge.conflist").write_text(json.dumps(_bridge(number)))
-        (place / "containerd.toml").write_text(_containerd(place))
-        kubelet = _kubelet(authority, name, place)
+        (place / "cni" / "10-bridge.conflist").write_text(json.dumps(settings.bridge(number)))
+        (place / "containerd.toml").write_text(settings.containerd(place))
+        settings.registries(place, f"http://{network.SERVER}:{_REGISTRY}")
+        kubelet = settings.kubelet(authority, name, place)
         (place / "kubelet.yaml").write_text(yaml.safe_dump(kubelet))
-        proxy = _proxy(authority.folder / "kube-proxy.kubeconfig", name)
+        proxy = settings.proxy(authority.folder / "kube-proxy.kubeconfig", name)
         (place / "proxy.yaml").write_text(yaml.safe_dump(proxy))
         hidden = []
         for at, value in _HIDDEN.items():
@@ -320,6 +363,7 @@ class Cluster:
                     f"mount --bind {place}/state /var/lib/cni",
                     f"mount --bind {place}/log /var/log",
                     *hidden,
+                    *settings.processors(place, self.machine.processors),
                     f"export PATH={FOLDER}:$PATH",
                     f"containerd -c {place}/containerd.toml > {place}/log/containerd.log 2>&1 &",
                     f"until [ -S {socket} ]; do sleep 0.2; done",
@@ -327,12 +371,18 @@ class Cluster:
                     f"  ctr -a {socket} -n k8s.io images import $image",
                     "done",
                     (
-                        f"kubelet --config {place}/kubelet.yaml --kubeconfig {client} "
-                        f"--hostname-override {name} --node-ip {network.address_of(number)} "
-                        f"--root-dir /var/lib/kubelet > {place}/log/kubelet.log 2>&1 &"
+                        f"(while true; do kubelet --config {place}/kubelet.yaml "
+                        f"--kubeconfig {client} --hostname-override {name} "
+                        f"--node-ip {network.address_of(number)} --root-dir /var/lib/kubelet; "
+                        f"sleep 1; done) > {place}/log/kubelet.log 2>&1 &"
+                    ),
+                    *(
+                        f"{DEVICE_PLUGIN} {resource} {count} {place}/devices "
+                        f"> {place}/log/devices-{order}.log 2>&1 &"
+                        for order, (resource, count) in enumerate(self.machine.devices.items())
                     ),
                     f"kube-proxy --config {place}/proxy.yaml > {place}/log/proxy.log 2>&1 &",
-                    *(self._enforcer(name) if self.enforces else ()),
+                    *(self._enforcer(name) if self.machine.enforces else ()),
                     "wait",
                 ]
             ),
@@ -355,85 +405,17 @@ class Cluster:
         )
 
 
-def _bridge(number: int) -> dict[str, Any]:
-    pods = {"subnet": network.pods_of(number)}
-    plugin = {
-        "type": "bridge",
-        "bridge": "cni0",
-        "isGateway": True,
-        "hairpinMode": True,
-        "ipMasq": False,
-        "ipam": {"type": "host-local", "ranges": [[pods]], "routes": [{"dst": "0.0.0.0/0"}]},
-    }
-    return {"cniVersion": "1.0.0", "name": "pods", "plugins": [plugin]}
+def _replace(file: Path, text: str) -> None:
+    """Write a file that others read at any time."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
 
 
-def _containerd(place: Path) -> str:
-    runtime = "plugins.'io.containerd.cri.v1.runtime'"
-    return f"""version = 3
-root = "{place}/containerd"
-state = "/run/containerd"
-[grpc]
-address = "/run/containerd/containerd.sock"
-[plugins.'io.containerd.cri.v1.images']
-snapshotter = "overlayfs"
-[plugins.'io.containerd.cri.v1.images'.pinned_images]
-sandbox = "{_PAUSE}"
-[{runtime}]
-restrict_oom_score_adj = true
-[{runtime}.cni]
-bin_dirs = ["/usr/lib/cni"]
-conf_dir = "{place}/cni"
-[{runtime}.containerd]
-default_runtime_name = "runc"
-[{runtime}.containerd.runtimes.runc]
-runtime_type = "io.containerd.runc.v2"
-[{runtime}.containerd.runtimes.runc.options]
-SystemdCgroup = false
-"""
-
-
-def _kubelet(authority: Authority, name: str, place: Path) -> dict[str, Any]:
-    disks = (f"{fs}.{what}" for fs in ("nodefs", "imagefs") for what in _DISK)
-    signals = ("memory.available", "pid.available", *disks)
-    return {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "failCgroupV1": False,
-        "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{network.PREFIX}{name}",
-        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-        "authentication": {
-            "anonymous": {"enabled": False},
-            "webhook": {"enabled": False},
-            "x509": {"clientCAFile": str(authority.certificate)},
-        },
-        "authorization": {"mode": "AlwaysAllow"},
-        "tlsCertFile": str(authority.folder / f"{name}-serving.crt"),
-        "tlsPrivateKeyFile": str(authority.folder / f"{name}-serving.key"),
-        "clusterDNS": [network.SERVER],
-        "clusterDomain": "cluster.local",
-        "resolvConf": str(place / "resolv.conf"),
-        "staticPodPath": str(place / "static"),
-        "failSwapOn": False,
-        "oomScoreAdj": 0,
-        "imageGCHighThresholdPercent": 100,
-        "evictionHard": dict.fromkeys(signals, "0%"),
-        "syncFrequency": "10s",
-    }
-
-
-_DISK: Final = ("available", "inodesFree")
-
-
-def _proxy(kubeconfig: Path, name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-        "kind": "KubeProxyConfiguration",
-        "mode": "nftables",
-        "clusterCIDR": network.every_pod(),
-        "hostnameOverride": name,
-        "clientConnection": {"kubeconfig": str(kubeconfig)},
-        # Else it would change settings of the whole machine.
-        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s"},
-    }
+def _named(name: str, ancestor: int) -> Iterator[int]:
+    """Yield the processes of a name below a process."""
+    children = Path(f"/proc/{ancestor}/task/{ancestor}/children").read_text().split()
+    for each in map(int, children):
+        if Path(f"/proc/{each}/comm").read_text().strip() == name:
+            yield each
+        yield from _named(name, each)

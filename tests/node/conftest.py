@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.build import build_image, image_is_current
-from tests.node.cluster import Cluster
+from tests.node.cluster import Cluster, Machine
 from tests.node.machine import IMAGE, missing
 from tests.node.release import Release
 from tests.node.work import WORKERS
@@ -22,19 +22,19 @@ def images() -> Sequence[Path]:
 
 
 @pytest.fixture(scope="module")
-def enforces() -> bool:
-    """Whether NetworkPolicies are enforced."""
-    return False
+def machine() -> Machine:
+    """What each node has."""
+    return Machine()
 
 
 @pytest.fixture(scope="module")
-def cluster(kubectl: Path, images: Sequence[Path], enforces: bool) -> Iterator[Cluster]:
+def cluster(kubectl: Path, images: Sequence[Path], machine: Machine) -> Iterator[Cluster]:
     if lacking := missing():
         pytest.skip(lacking)
     if not image_is_current():
         build_image()
     folder = Path(tempfile.mkdtemp(prefix="reprieve-node-"))
-    found = Cluster(folder, kubectl, images, enforces)
+    found = Cluster(folder, kubectl, images, machine)
     try:
         found.start()
         yield found

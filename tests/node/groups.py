@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.node.network import PREFIX
 
-__all__ = ["containers", "lacking_groups", "make_groups", "node_group", "remove_groups"]
+__all__ = ["lacking_groups", "make_groups", "node_group", "remove_groups"]
 
 _ROOT: Final = Path("/sys/fs/cgroup")
 _UNIFIED: Final = _ROOT / "cgroup.controllers"  # where there is version 2 alone
@@ -41,10 +41,14 @@ def make_groups(node: str) -> None:
         (_ROOT / "cgroup.subtree_control").write_text(wanted)
     for place in _groups(node):
         place.mkdir(exist_ok=True)
+        if not _UNIFIED.exists():
+            # A kubelet that sees more processors than there are cannot make it: it sets its cpuset.
+            (place / "kubepods").mkdir(exist_ok=True)
     if not _UNIFIED.exists():
         for file in ("cpuset.cpus", "cpuset.mems"):
-            made = _ROOT / "cpuset" / f"{PREFIX}{node}" / file
-            made.write_text((_ROOT / "cpuset" / file).read_text())
+            for name in (f"{PREFIX}{node}", f"{PREFIX}{node}/kubepods"):
+                made = _ROOT / "cpuset" / name / file
+                made.write_text((_ROOT / "cpuset" / file).read_text())
 
 
 def remove_groups(node: str) -> bool:
@@ -61,12 +65,6 @@ def remove_groups(node: str) -> bool:
 def node_group(node: str) -> Path:
     """Return a node's group, that of its processes where there are several."""
     return (_ROOT if _UNIFIED.exists() else _ROOT / "pids") / f"{PREFIX}{node}"
-
-
-def containers(node: str, quality: str) -> list[Path]:
-    """Return the groups of a node's containers whose pods have a quality of service."""
-    found = (each for each in node_group(node).rglob(f"*{quality}*/pod*/*") if each.is_dir())
-    return sorted(found)
 
 
 def _groups(node: str) -> Iterator[Path]:

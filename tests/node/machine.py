@@ -9,6 +9,7 @@ of `tests/integration`. A node is a network namespace with a containerd and a ku
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -19,11 +20,27 @@ from tests.chart.go_tools import HELM, ToolMissing, tool
 from tests.integration.control_plane import binaries_folder
 from tests.node.groups import lacking_groups
 
-__all__ = ["BASE", "ENFORCER", "FOLDER", "IMAGE", "NAME", "NODES", "PROGRAMS", "missing"]
+__all__ = [
+    "BASE",
+    "DEVICE_PLUGIN",
+    "DEVICE_PLUGIN_SOURCE",
+    "ENFORCER",
+    "FOLDER",
+    "IMAGE",
+    "NAME",
+    "NODES",
+    "PROGRAMS",
+    "missing",
+]
 
 FOLDER: Final = binaries_folder()[0].parent / "node-1.37.1"
 #: Built with Go by `tests.node.build`.
 PROGRAMS: Final = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr")
+#: A program of our own, by which the kubelet has GPUs; named by its source, so that it is current.
+DEVICE_PLUGIN_SOURCE: Final = Path(__file__).with_name("device_plugin") / "main.go"
+DEVICE_PLUGIN: Final = FOLDER / (
+    f"device-plugin-{hashlib.sha256(DEVICE_PLUGIN_SOURCE.read_bytes()).hexdigest()[:12]}"
+)
 #: Enforces NetworkPolicies, where it is there.
 ENFORCER: Final = FOLDER / "kube-router"
 #: A root file system with Python, and the image that the Dockerfile makes of it.
@@ -56,7 +73,7 @@ def missing() -> str:
     lacking += [] if (_PLUGINS / "bridge").exists() else ["the CNI plugin bridge"]
     if lacking:
         return f"real nodes need {', '.join(lacking)}"
-    files = [*(FOLDER / name for name in PROGRAMS), BASE]
+    files = [*(FOLDER / name for name in PROGRAMS), DEVICE_PLUGIN, BASE]
     if lacking := [each.name for each in files if not each.exists()]:
         return f"{', '.join(lacking)} not in {FOLDER}: `python -m tests.node.build` makes them"
     control = binaries_folder()[0]

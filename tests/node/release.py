@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,9 +32,10 @@ class Version:
 
 @dataclass
 class Release:
-    """The release `reprieve`, with all planes."""
+    """The release `reprieve`, with all planes unless its values are others."""
 
     cluster: Cluster
+    values: Object = field(default_factory=lambda: VALUES)
 
     def helm(
         self, verb: str, *arguments: str, version: Version | None = None, **values: Any
@@ -50,7 +51,7 @@ class Release:
             version = version or Version()
             repository, _, tag = version.image.rpartition(":")
             image = {"repository": repository, "tag": tag, "pullPolicy": "Never"}
-            file.write_text(yaml.safe_dump({**VALUES, "image": image, **values}))
+            file.write_text(yaml.safe_dump({**self.values, "image": image, **values}))
             chosen = [str(version.chart), "-f", str(file)]
         place = str(self.cluster.folder / "helm")
         home = {f"HELM_{each}_HOME": place for each in ("CACHE", "CONFIG", "DATA")}

@@ -9,13 +9,13 @@ import shutil
 import tarfile
 from pathlib import Path
 
-__all__ = ["small_image"]
+__all__ = ["parts", "small_image"]
 
 _LINKS = ("sh", "sleep", "cat", "echo", "date", "true", "test")
 
 
-def small_image(target: Path, name: str, command: list[str]) -> None:
-    """Write an image archive with busybox and its shell."""
+def parts(command: list[str]) -> tuple[bytes, bytes]:
+    """Return the layer with busybox and its shell, and the configuration of the image."""
     program = shutil.which("busybox")
     assert program is not None
     layer = io.BytesIO()
@@ -27,16 +27,20 @@ def small_image(target: Path, name: str, command: list[str]) -> None:
             files.addfile(link)
     content = layer.getvalue()
     digest = hashlib.sha256(content).hexdigest()
-    settings = json.dumps(
-        {
-            "architecture": "amd64",
-            "os": "linux",
-            "config": {"Cmd": command, "Env": ["PATH=/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-        }
-    ).encode()
+    settings = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Cmd": command, "Env": ["PATH=/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+    }
+    return content, json.dumps(settings).encode()
+
+
+def small_image(target: Path, name: str, command: list[str]) -> None:
+    """Write an image archive with busybox and its shell."""
+    content, settings = parts(command)
     key = f"{hashlib.sha256(settings).hexdigest()}.json"
-    layers = [f"{digest}/layer.tar"]
+    layers = [f"{hashlib.sha256(content).hexdigest()}/layer.tar"]
     manifest = json.dumps([{"Config": key, "RepoTags": [name], "Layers": layers}]).encode()
     with tarfile.open(target, "w") as image:
         for path, data in ((key, settings), (layers[0], content), ("manifest.json", manifest)):

@@ -6,22 +6,29 @@ Whom the operator evicted is counted from the API server's audit log.
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.node.cluster import GPU, GPUS, SMALL, Cluster
-from tests.node.groups import containers
-from tests.node.release import NAMESPACE, Object, Release, job
-from tests.node.work import evicted, followed, gang, records, running, sweep
+from tests.node.cluster import GPU, GPUS, Cluster
+from tests.node.release import NAMESPACE, Object, Release
+from tests.node.unknown import unknown_pod
+from tests.node.work import (
+    ON_N1,
+    ON_N2,
+    evicted,
+    evicting,
+    followed,
+    gang,
+    member,
+    records,
+    refused,
+    running,
+    sweep,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.node]
 
-HOST = "kubernetes.io/hostname"
-ON_N1: Object = {"nodeSelector": {HOST: "n1"}}
-ON_N2: Object = {"nodeSelector": {HOST: "n2"}}
 # Together they need more than the container may have, and each less than the operator has.
 FILL_MEMORY = """
 import os, time
@@ -50,23 +57,6 @@ SEND = (
     "import os, signal; children = open('/proc/1/task/1/children').read().split(); "
     "os.kill(int(children[0]), signal.{})"
 )
-STATIC: Object = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "unknown", "namespace": "default"},
-    "spec": {
-        "terminationGracePeriodSeconds": 0,
-        "containers": [
-            {
-                "name": "main",
-                "image": SMALL,
-                "imagePullPolicy": "Never",
-                "command": ["sleep", "1000000"],
-                "resources": {"requests": {"cpu": "1700m"}},
-            }
-        ],
-    },
-}
 
 
 @pytest.fixture(scope="module")
@@ -84,60 +74,6 @@ def ended(release: Release) -> Any:
     return status["ready"] and status["lastState"].get("terminated")
 
 
-def evicting(cluster: Cluster, space: str, count: int) -> list[str]:
-    """Wait until so many pods were evicted; return them."""
-
-    def enough() -> list[str]:
-        found = evicted(cluster, space)
-        return found if len(found) >= count else []
-
-    found: list[str] = cluster.until(f"{count} pods are evicted", enough)
-    return sorted(found)
-
-
-@contextlib.contextmanager
-def unknown_pod(cluster: Cluster) -> Iterator[None]:
-    """Run a pod on n1 that its kubelet alone knows of: the API server refuses to show it."""
-    group, name = "admissionregistration.k8s.io/v1", {"name": "unknown"}
-    rule = {
-        "apiGroups": [""],
-        "apiVersions": ["*"],
-        "operations": ["CREATE"],
-        "resources": ["pods"],
-    }
-    mirror = "object.metadata.?annotations[?'kubernetes.io/config.mirror'].hasValue()"
-    policy: Object = {
-        "apiVersion": group,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": name,
-        "spec": {
-            "matchConstraints": {"resourceRules": [rule]},
-            "validations": [{"expression": f"!{mirror}"}],
-        },
-    }
-    binding: Object = {
-        "apiVersion": group,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": name,
-        "spec": {"policyName": "unknown", "validationActions": ["Deny"]},
-    }
-    cluster.apply(policy, binding)
-    node = cluster.folder / "n1"
-    file = node / "static" / "unknown.json"
-    file.write_text(json.dumps(STATIC))
-
-    def runs() -> bool:
-        return bool(containers("n1", "burstable"))
-
-    try:
-        cluster.until("the kubelet runs its own pod", runs)
-        yield
-    finally:
-        file.unlink()
-        kinds = "validatingadmissionpolicybinding,validatingadmissionpolicy"
-        cluster.kubectl("delete", kinds, "unknown")
-
-
 @pytest.mark.usefixtures("classes", "release")
 def test_for_a_pod_of_a_gang_that_its_kubelet_refuses_nobody_else_is_evicted(
     cluster: Cluster, space: str
@@ -145,30 +81,18 @@ def test_for_a_pod_of_a_gang_that_its_kubelet_refuses_nobody_else_is_evicted(
     group, *_ = gang(space, 2, GPUS // 2)
     members = []
     for where in (ON_N1, ON_N2):
-        (name,) = where["nodeSelector"].values()
-        facts: dict[str, Any] = {
-            "saves": 0,
-            "schedulerName": "reprieve-scheduler",
-            "priorityClassName": "high",
-            "schedulingGroup": {"podGroupName": "train"},
-        }
-        made = job(f"train-{name}", space, GPUS // 2, **where, **facts)
-        made["spec"]["backoffLimit"] = 30
+        made = member(space, GPUS // 2, where)
         (container,) = made["spec"]["template"]["spec"]["containers"]
         container["resources"] = {"limits": {GPU: GPUS // 2}, "requests": {"cpu": "400m"}}
         members.append(made)
-    with unknown_pod(cluster):
+    with unknown_pod(cluster, "n1", {"cpu": "1700m"}):
         cluster.apply(*sweep(space, 4, GPUS // 2))
         workers = followed(cluster, space, 4)
         cluster.apply(group, *members)
 
-        def refused() -> list[str]:
-            pods = cluster.get("pods", "-n", space, "-l", "job-name=train-n1")["items"]
-            reasons = [each["status"].get("reason", "") for each in pods]
-            return [each for each in reasons if each == "OutOfcpu"]
-
         cluster.until(
-            "the kubelet refuses the pod, and the one in its place", lambda: len(refused()) > 1
+            "the kubelet refuses the pod, and the one in its place",
+            lambda: len(refused(cluster, space, "train-n1", "OutOfcpu")) > 1,
         )
         victims = evicting(cluster, space, 2)
     followed(cluster, space, 1, "job-name=train-n1")

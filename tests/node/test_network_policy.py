@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.node.cluster import EXPORTER, GPUS, Cluster
+from tests.node.cluster import EXPORTER, GPUS, Cluster, Machine
 from tests.node.machine import ENFORCER, NAME, missing
 from tests.node.network import SERVER, address_of
 from tests.node.release import NAMESPACE, Object, Release, job
@@ -44,12 +44,12 @@ CONNECT = textwrap.dedent(
 
 
 @pytest.fixture(scope="module")
-def enforces() -> bool:
+def machine() -> Machine:
     if lacking := missing():
         pytest.skip(lacking)
     if not ENFORCER.exists():
         pytest.skip(f"no {ENFORCER.name}: `python -m tests.node.build enforcer` builds it")
-    return True
+    return Machine(enforces=True)
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any, Final
 
 from tests.node.cluster import GPU, GPUS, Cluster
-from tests.node.release import NAMESPACE, Object, Worker, pod_spec
+from tests.node.release import NAMESPACE, Object, Worker, job, pod_spec
 
-__all__ = ["WORKERS", "evicted", "followed", "gang", "queue", "records", "running", "sweep"]
+__all__ = [
+    "ON_N1",
+    "ON_N2",
+    "WORKERS",
+    "evicted",
+    "evicting",
+    "explained",
+    "followed",
+    "gang",
+    "member",
+    "queue",
+    "records",
+    "refused",
+    "running",
+    "sweep",
+]
 
+ON_N1: Final[Object] = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+ON_N2: Final[Object] = {"nodeSelector": {"kubernetes.io/hostname": "n2"}}
 WORKERS: Final[list[Worker]] = []  # of the story that is played
 
 
@@ -54,6 +73,42 @@ def evicted(cluster: Cluster, space: str) -> list[str]:
     return found
 
 
+def evicting(cluster: Cluster, space: str, count: int) -> list[str]:
+    """Wait until so many pods were evicted; return them."""
+
+    def enough() -> list[str]:
+        found = evicted(cluster, space)
+        return found if len(found) >= count else []
+
+    found: list[str] = cluster.until(f"{count} pods are evicted", enough)
+    return sorted(found)
+
+
+def refused(cluster: Cluster, space: str, name: str, reason: str) -> list[str]:
+    """Return the pods of a Job that their kubelets refused for a reason."""
+    return [
+        pod["metadata"]["name"]
+        for pod in cluster.get("pods", "-n", space, "-l", f"job-name={name}")["items"]
+        if pod["status"].get("reason") == reason
+    ]
+
+
+def explained(cluster: Cluster, space: str, what: str) -> str:
+    """Return what `reprieve explain` states of an object, on one line."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "reprieve", "explain", what, "-n", space),
+            *("--kubeconfig", str(cluster.kubeconfig)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr + done.stdout)
+    return " ".join(done.stdout.split())
+
+
 def gang(space: str, size: int, gpus: int) -> list[Object]:
     """Return a gang of high priority."""
     made: list[Object] = [
@@ -72,6 +127,20 @@ def gang(space: str, size: int, gpus: int) -> list[Object]:
         spec |= {"schedulerName": "reprieve-scheduler", "priorityClassName": "high"}
         metadata = {"name": f"train-{number}", "namespace": space, "labels": {"gang": "train"}}
         made.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return made
+
+
+def member(space: str, gpus: int, where: Object) -> Object:
+    """Return a Job whose pod is the member of the gang on one node."""
+    (node,) = where["nodeSelector"].values()
+    facts: dict[str, Any] = {
+        "saves": 0,
+        "schedulerName": "reprieve-scheduler",
+        "priorityClassName": "high",
+        "schedulingGroup": {"podGroupName": "train"},
+    }
+    made = job(f"train-{node}", space, gpus, **where, **facts)
+    made["spec"]["backoffLimit"] = 30
     return made
 
 
