@@ -29,36 +29,38 @@ def listed(resource: Resource, *objects: Json) -> Listed:
     return Listed(resource, named, 1)
 
 
+def snapshot_of(*objects: Json) -> Snapshot:
+    """Return a cluster of these objects, in which every kind of the scheduling plane is served."""
+    kinds = {(each.group, each.plural): each for each in deciders_of("scheduling", (), {}).kinds()}
+    kinds |= {(each.group, each.plural): each for each in (*OTHERS, GROUPS)}
+    of_kind: dict[tuple[str, str], list[Json]] = {}
+    for each in objects:
+        of_kind.setdefault((each["apiVersion"], each["kind"]), []).append(each)
+    documents: dict[str, Any] = {}
+    found = {}
+    for key, resource in kinds.items():
+        found[key] = listed(resource, *of_kind.get((resource.api_version, resource.kind), ()))
+        path = "/api/v1" if not resource.group else f"/apis/{resource.api_version}"
+        served = {"name": resource.plural, "kind": resource.kind, "namespaced": resource.namespaced}
+        before = msgspec.json.decode(documents[path])["resources"] if path in documents else []
+        documents[path] = msgspec.json.encode({"resources": [*before, served]})
+    return Snapshot(NOW, found, documents)
+
+
+def machine(name: str, gpus: int) -> Json:
+    room = {GPU: str(gpus), "cpu": "256", "memory": "4Ti", "pods": "110"}
+    labels = {"kubernetes.io/hostname": name}
+    return obj("v1", "Node", name, "", labels=labels, spec={}, status={"allocatable": room})
+
+
 def snapshot() -> Snapshot:
     """Return a cluster of one node with 16 GPUs, on which a gang of four with 32 has no room."""
-    room = {GPU: "16", "cpu": "256", "memory": "4Ti", "pods": "110"}
-    machine = obj("v1", "Node", "gpu-0", "", spec={}, status={"allocatable": room})
     pods = [
         {**each, "spec": {**each["spec"], "schedulerName": "reprieve-scheduler"}}
         for each in members(4)
     ]
     space = obj("v1", "Namespace", "team", "")
-    kinds = (
-        listed(PODS, *pods),
-        listed(NODES, machine),
-        listed(GROUPS, group()),
-        listed(NAMESPACES, space),
-        *(
-            listed(each)
-            for each in deciders_of("scheduling", (), {}).kinds()
-            if each not in OTHERS and each.plural != "podgroups"
-        ),
-    )
-    documents: dict[str, Any] = {}
-    for each in kinds:
-        resource = each.resource
-        path = "/api/v1" if not resource.group else f"/apis/{resource.api_version}"
-        served = {"name": resource.plural, "kind": resource.kind, "namespaced": resource.namespaced}
-        before = msgspec.json.decode(documents[path])["resources"] if path in documents else []
-        documents[path] = msgspec.json.encode({"resources": [*before, served]})
-    return Snapshot(
-        NOW, {(each.resource.group, each.resource.plural): each for each in kinds}, documents
-    )
+    return snapshot_of(machine("gpu-0", 16), *pods, group(), space)
 
 
 def asked(file: Path, question: str, namespace: str) -> Json:

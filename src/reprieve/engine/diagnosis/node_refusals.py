@@ -8,7 +8,9 @@ First what no node of the cluster could change by its other properties, each by 
 4. more of a resource than the largest node has
 
 Where there is none of it, each node counts once, by the first filter that refuses it, in the order
-of kube-scheduler. Source: specification of the scheduling plane, sections 16 and 21.
+of kube-scheduler. Refusals that no pod can change are before others: a node that does not reach a
+volume is of no use when it has capacity. Source: specification of the scheduling plane, sections 16
+and 21.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.arrays import I64, Mask
+from reprieve.engine.cluster.arrays import I64, U8, Mask
 from reprieve.engine.cluster.rows import Kind, NodeRow, NodeTerm, PodClass, Taint
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.cluster.storage import VolumeRow, claim_name
@@ -28,17 +30,28 @@ from reprieve.engine.diagnosis.together import together_refusal
 from reprieve.engine.placement.filters.dynamic.device_extended import extended_requests
 from reprieve.engine.placement.filters.selection import NODE_NAME, selection_of
 from reprieve.engine.placement.filters.taints import KEEPS_AWAY
-from reprieve.engine.placement.reasons import Rejection
+from reprieve.engine.placement.reasons import Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.selectors import covers, requirement_text
 
-__all__ = ["node_refusals"]
+__all__ = ["lasting_codes", "node_refusals"]
 
 _MOST_NAMES: Final = 3
+_LASTING: Final = np.array([*STATIC], np.uint8)
 #: Of as many nodes that comes first against which most can be done.
 _ORDER: Final = (Refused.TAINT, *(each for each in Refused if each is not Refused.TAINT))
 _READINESS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _COUNTED: Final = STATIC | TOGETHER | {Rejection.PORTS}
+
+
+def lasting_codes(simulation: Simulation, pending: Pending) -> U8:
+    """Return a `Rejection` of each node, 0 where it passes: (nodes,); those of `STATIC` first."""
+    codes = simulation.codes(pending).copy()
+    if simulation.refusal(pending) is None:
+        for each in reversed(simulation.filters(pending)):
+            own = each.codes()
+            np.copyto(codes, own, where=np.isin(own, _LASTING))
+    return codes
 
 
 def node_refusals(simulation: Simulation, pending: Pending) -> tuple[NodeRefusal, ...]:
@@ -103,7 +116,7 @@ class _Refusing:
 
     def of_nodes(self) -> Iterator[NodeRefusal]:
         """Yield what keeps the pod from some of the nodes, each node once, the most first."""
-        codes = self._simulation.codes(self._pending)
+        codes = lasting_codes(self._simulation, self._pending)
         free = self._has_room()
         found: dict[tuple[Refused, str], list[int]] = {}
         for index in np.flatnonzero(codes).tolist():
@@ -120,12 +133,17 @@ class _Refusing:
                 continue
             reason = None
             if kind is Refused.OTHER:
-                status = self._simulation.status_at(self._pending, places[0])
-                reason = next(iter(status.reasons), None)
+                reason = self._reason(Rejection(int(codes[places[0]])), places[0])
             there = self._values(subject.partition("=")[0]) if kind is Refused.LABEL else ()
             yield NodeRefusal(
                 kind, len(places), self._all, names, subject, there, room=room, reason=reason
             )
+
+    def _reason(self, rejection: Rejection, place: int) -> Reason:
+        for each in self._simulation.filters(self._pending):
+            if each.code_at(place) == rejection:
+                return next(iter(each.reasons_at(place)), Reason(rejection))
+        return Reason(rejection)
 
     def _refused(self, rejection: Rejection, node: NodeRow) -> tuple[Refused, str]:
         """Return by what a node refuses the pod, and its subject."""

@@ -25,7 +25,7 @@ from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.cluster.texts import texts_at
 from reprieve.engine.diagnosis.causes import CAUSE, Cause
 from reprieve.engine.diagnosis.model import Blocker, Diagnosis
-from reprieve.engine.diagnosis.node_refusals import node_refusals
+from reprieve.engine.diagnosis.node_refusals import lasting_codes, node_refusals
 from reprieve.engine.diagnosis.reasons import Reason, Trait, with_trait
 from reprieve.engine.diagnosis.refusals import NodeRefusal
 from reprieve.engine.diagnosis.scheduling import LEAVING, PRIORITY, PROTECTED, RUNTIME, STATIC
@@ -42,7 +42,8 @@ __all__ = ["with_figures"]
 #: Rules by number; the first that holds.
 _RULES: Final = ("", LEAVING, PRIORITY, PROTECTED, RUNTIME)
 _MOST_BLOCKERS: Final = 8
-_OF_ROOM: Final = with_trait(Trait.FULL_NODES) | {
+_FULL: Final = with_trait(Trait.FULL_NODES)
+_OF_ROOM: Final = _FULL | {
     Reason.NO_NODE_MATCHES,
     Reason.NOMINATED_WAITING,
     Reason.VICTIMS_LEAVING,
@@ -75,6 +76,11 @@ def with_figures(
     if profile is None:
         return found
     simulation = Simulation(snapshot, policy, profile)
+    if found.reason in _FULL and all(
+        _wrong(simulation, each).all() for each in _one_of_each(queued)
+    ):
+        # The attempt counts each node by its first refusal, as kube-scheduler does.
+        found = replace(found, reason=Reason.NO_NODE_MATCHES, values={}, others=(), refused={})
     found = replace(found, nodes=_refusals(simulation, found.reason, queued))
     if found.reason not in _OF_ROOM:
         return found
@@ -113,19 +119,23 @@ def _refusals(
 ) -> tuple[NodeRefusal, ...]:
     """Return by what nodes refuse the pods: the first of them, or the first that fits nowhere."""
     pods = _one_of_each(queued)
-    static = [int(each) for each in STATIC]
     reported = pods[0]
     if reason is Reason.NO_NODE_MATCHES:
-        nowhere = (each for each in pods if np.isin(simulation.codes(each), static).all())
+        nowhere = (each for each in pods if _wrong(simulation, each).all())
         reported = next(nowhere, reported)
     return node_refusals(simulation, reported)
 
 
 def _accepting(simulation: Simulation, pending: Pending) -> Mask:
     """Return the nodes (nodes,) that are of the right kind, all of them where none is."""
-    codes = simulation.codes(pending)
-    right: Mask = ~np.isin(codes, [int(each) for each in STATIC])
-    return right if right.any() else np.ones(len(codes), np.bool_)
+    right: Mask = ~_wrong(simulation, pending)
+    return right if right.any() else np.ones(len(right), np.bool_)
+
+
+def _wrong(simulation: Simulation, pending: Pending) -> Mask:
+    """Return the nodes (nodes,) that would not accept a pod, however empty."""
+    wrong: Mask = np.isin(lasting_codes(simulation, pending), np.array([*STATIC], np.uint8))
+    return wrong
 
 
 def _of_pod(simulation: Simulation, pending: Pending) -> _Lack:
