@@ -63,8 +63,6 @@ _HIDDEN: Final = {
     "kernel/keys/root_maxkeys": 1000000,
     "kernel/keys/root_maxbytes": 25000000,
 }
-# Where programs have their files on any node; each node here mounts its own over them.
-_PLACES: Final = (Path("/var/lib/kubelet"), Path("/var/lib/cni"))
 _WRITES: Final = ["create", "update", "patch", "delete", "deletecollection"]
 # The log of what the operator's release requests.
 OPERATOR: Final = "system:serviceaccount:reprieve:reprieve"
@@ -105,8 +103,7 @@ class Cluster:
 
     def start(self) -> None:
         """Bring everything up; return when both nodes are ready and have their GPUs."""
-        made = [place for place in _PLACES if not place.exists()]
-        self._sweeper = Sweeper(self.folder, made)
+        self._sweeper = Sweeper(self.folder)
         network.up()
         server = f"https://{network.SERVER}:6443"
         self._authority = Authority(self.folder / "certificates", server)
@@ -125,8 +122,6 @@ class Cluster:
         small_image(images / "pause.tar", settings.PAUSE, ["sleep", "1000000"])
         for number, archive in enumerate(self.images):
             os.link(archive, images / f"{number}.tar")
-        for place in made:
-            place.mkdir(parents=True)
         for number, _ in enumerate(NODES, 1):
             self._start_node(self._authority, number)
         for name in NODES:
@@ -359,6 +354,9 @@ class Cluster:
                     "mount -t tmpfs tmpfs /run",
                     # Many small files: in memory they cost nothing, and go by themselves.
                     f"mount -t tmpfs tmpfs {place}/containerd",
+                    # A folder of the machine would not do: who removes it ends the mounts over it.
+                    "mount -t tmpfs tmpfs /var/lib",
+                    "mkdir /var/lib/kubelet /var/lib/cni",
                     f"mount --bind {place}/kubelet /var/lib/kubelet",
                     f"mount --bind {place}/state /var/lib/cni",
                     f"mount --bind {place}/log /var/log",

@@ -1,4 +1,4 @@
-"""Removes what a cluster leaves on this machine: `python -m tests.node.sweeper FOLDER MADE...`.
+"""Removes what a cluster leaves on this machine: `python -m tests.node.sweeper FOLDER`.
 
 It waits until whoever started it ends, however that ends: the kernel closes the other end of the
 pipe that it reads. The processes of a cluster end with the tests by themselves; what is left are
@@ -7,14 +7,12 @@ network namespaces and control groups without processes, and the files.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,15 +30,15 @@ class Sweeper:
     """A process that sweeps when this one has ended, or when it is asked to.
 
     There is one cluster of each number at a time: whoever comes second waits here. What an earlier
-    one left is removed first. `made` are folders to be removed with it, if they are empty.
+    one left is removed first.
     """
 
-    def __init__(self, folder: Path, made: Sequence[Path] = ()) -> None:
+    def __init__(self, folder: Path) -> None:
         self._lock = (FOLDER / f"{network.PREFIX}lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         sweep()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(folder), *map(str, made)],
+            [sys.executable, "-m", __name__, str(folder)],
             stdin=subprocess.PIPE,
             cwd=ROOT,
             # Who interrupts the tests with Ctrl-C does not mean this one.
@@ -57,7 +55,7 @@ class Sweeper:
         self._lock.close()
 
 
-def sweep(folder: Path | None = None, made: Sequence[Path] = ()) -> None:
+def sweep(folder: Path | None = None) -> None:
     """Remove it all, as soon as the last process is gone."""
     until = time.monotonic() + _LONGEST_WAIT_S
     left = set(NODES)
@@ -65,15 +63,12 @@ def sweep(folder: Path | None = None, made: Sequence[Path] = ()) -> None:
         left -= {node for node in left if remove_groups(node)}
         time.sleep(0.2)
     network.down()
-    for place in made:
-        with contextlib.suppress(OSError):
-            place.rmdir()
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    _, _folder, *_made = sys.argv
+    _, _folder = sys.argv
     while os.read(sys.stdin.fileno(), 4096):
         pass
-    sweep(Path(_folder), [Path(each) for each in _made])
+    sweep(Path(_folder))

@@ -27,7 +27,7 @@ from tests.node.machine import NODES
 from tests.node.sweeper import Sweeper
 folder = Path(sys.argv[1])
 folder.mkdir()
-sweeper = Sweeper(folder, [])
+sweeper = Sweeper(folder)
 network.up()
 for node in NODES:
     make_groups(node)
