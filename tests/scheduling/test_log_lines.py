@@ -121,6 +121,8 @@ async def test_kinds_that_the_server_does_not_have_are_named_once_at_the_start(
             cluster.create(pod("one", 1, priority="low"))
             await cluster.until(lambda: cluster.pods["one"]["spec"].get("nodeName") is not None)
     assert [line for line in lines(caplog) if "serve" in line] == [
-        "the API server does not serve ResourceClaim (resource.k8s.io/v1), "
-        "ResourceSlice (resource.k8s.io/v1): none is counted until it does"
+        (
+            "the API server does not serve ResourceClaim (resource.k8s.io/v1), "
+            "ResourceSlice (resource.k8s.io/v1): none is counted until it does"
+        )
     ]

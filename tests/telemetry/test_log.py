@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubeworld.units.clock import VirtualClock
+from kubeworld.units.durations import SECOND
 from kubeworld.units.instants import Nanos
 from reprieve.telemetry.log import start_logging
 
@@ -26,10 +27,10 @@ def _levels() -> Iterator[None]:
 class Log:
     """Collects what is written in one form."""
 
-    def __init__(self, form: str) -> None:
+    def __init__(self, form: str, level: int = logging.INFO) -> None:
         self._stream = io.StringIO()
-        clock = VirtualClock(Nanos(1_772_619_300_123_456_789))
-        self._handler = start_logging(form, clock, stream=self._stream)
+        self.clock = VirtualClock(Nanos(1_772_619_300_123_456_789))
+        self._handler = start_logging(form, self.clock, level, stream=self._stream)
 
     def __enter__(self) -> Log:
         return self
@@ -135,3 +136,40 @@ def test_a_connection_that_the_peer_closed_is_no_error(level: int) -> None:
     ours = [(each["logger"], "unknown state" in each["traceback"]) for each in said]
     expected = [("asyncio", False), ("asyncio", True), ("reprieve.test", False)]
     assert ours == (expected if level == logging.DEBUG else expected[1:])
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_a_fault_that_lasts_is_one_line_a_minute_however_often_it_is_tried(form: str) -> None:
+    """Two causes alternate every second for ten minutes; what is left out is counted."""
+    causes = ("the webhook refuses it", "503 from the API server")
+    with Log(form) as written:
+        for second in range(600):
+            cause = causes[second // 2 % 2]
+            log.warning("plan %d is not written: %s", 1, cause)
+            try:
+                raise ValueError(cause)
+            except ValueError:
+                log.exception("plan 1 is skipped")
+            await written.clock.advance(SECOND)
+    lines = [line for line in written.lines() if "plan 1" in line]
+    warnings = [line for line in lines if "is not written" in line]
+    for cause in causes:
+        assert len([line for line in warnings if cause in line]) == 10
+    assert len(lines) - len(warnings) == 2 * 10  # exceptions, of which each cause is one
+    assert sum("repeated" in line for line in lines) == 4 * 9
+
+
+async def test_faults_of_different_objects_and_what_is_no_fault_are_all_written() -> None:
+    with Log("text") as written:
+        for number in range(5):
+            log.warning("pod %d is not evicted", number)
+            log.warning("is not evicted", extra={"pod": number})
+            log.info("a decision")
+    assert len(written.lines()) == 15
+
+
+async def test_with_verbosity_nothing_is_left_out() -> None:
+    with Log("text", logging.DEBUG) as written:
+        for _ in range(5):
+            log.warning("again")
+    assert len(written.lines()) == 5

@@ -2,6 +2,10 @@
 
 `log.info("...", extra={"plan": plan.id})` gives `... plan=1a2b` in text and a member `plan` in
 JSON. Times are the injected clock's wall time, so that a scenario's log has the scenario's times.
+
+A fault that lasts is one line a minute, however often what fails is tried again: of equal warnings
+and errors the first is written, and then one a minute, with the number of those left out before it
+(`repeated`). With `-v 4` all are written.
 """
 
 from __future__ import annotations
@@ -9,10 +13,12 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from kubeworld.units.clock import Clock
+from kubeworld.units.durations import MINUTE
 
 __all__ = ["DETAIL", "FORMATS", "JsonFormatter", "TextFormatter", "level_of", "start_logging"]
 
@@ -28,6 +34,41 @@ _CONTROLS: Final = {
     code: json.dumps(chr(code))[1:-1] if code < 0x20 else f"\\u{code:04x}"
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
 }
+
+
+#: As many texts are known; a cluster with more faults at a time has lines of each more often.
+_MOST_TEXTS: Final = 2_000
+
+
+class _OncePerMinute:
+    """A filter that leaves out a warning or error that was written less than a minute ago."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # When each was written last, and how many were left out since; that written last is last.
+        self._written: OrderedDict[object, list[int]] = OrderedDict()
+
+    def __call__(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING or _all_is_written():
+            return True
+        failure = repr(record.exc_info[1]) if record.exc_info else ""
+        fields = tuple(sorted((key, str(value)) for key, value in _fields(record).items()))
+        key = record.name, record.levelno, record.getMessage(), failure, fields
+        now, known = self._clock.monotonic(), self._written.get(key)
+        if known is not None and now - known[0] < MINUTE:
+            known[1] += 1
+            return False
+        if known is not None and known[1]:
+            record.repeated = known[1]
+        self._written[key] = [now, 0]
+        self._written.move_to_end(key)
+        if len(self._written) > _MOST_TEXTS:
+            self._written.popitem(last=False)
+        return True
+
+
+def _all_is_written() -> bool:
+    return logging.getLogger("reprieve").isEnabledFor(logging.DEBUG)
 
 
 class TextFormatter(logging.Formatter):
@@ -95,6 +136,7 @@ def start_logging(
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(FORMATS[form](clock))
     handler.addFilter(_is_news)
+    handler.addFilter(_OncePerMinute(clock))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
@@ -114,7 +156,7 @@ def _is_news(record: logging.LogRecord) -> bool:
         and isinstance(failure, RuntimeError)
         and str(failure).endswith("the handler is closed")
     )
-    return not closed or logging.getLogger("reprieve").isEnabledFor(logging.DEBUG)
+    return not closed or _all_is_written()
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
