@@ -98,6 +98,16 @@ def test_no_object_exceeds_one_mebibyte_and_no_victim_150_bytes(number: int, uni
     assert again(apart) == large
 
 
+def test_a_part_keeps_why_its_victims_got_no_notice() -> None:
+    found = victims(4_000)
+    some = [
+        msgspec.structs.replace(each, notice_withheld="NotWorthIt") if index % 3 else each
+        for index, each in enumerate(found)
+    ]
+    apart = split(NAME, "ns", spec(some))
+    assert apart.parts and again(apart).victims == some
+
+
 def idle_victims(number: int) -> list[Victim]:
     """Return Jobs whose GpuWorkloads are marked, as the idle plane names them."""
     random, found = Random(number), []

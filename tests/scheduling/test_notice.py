@@ -61,6 +61,13 @@ async def asked_for_room(cluster: Memory) -> None:
     await cluster.pass_time(SECOND)
 
 
+def withheld(cluster: Memory) -> str | None:
+    """Return why the only victim of the first record got no notice."""
+    (victim,) = cluster.intents()[0]["spec"]["victims"]
+    reason: str | None = victim.get("noticeWithheld")
+    return reason
+
+
 def counted(cluster: Memory, end: str) -> float:
     labels = {"plane": "scheduling", "end": end}
     registry = cluster.planes[0].context.metrics.registry
@@ -268,7 +275,7 @@ async def test_nobody_is_told_where_no_notice_is_allowed() -> None:
         await asked_for_room(cluster)
 
         assert cluster.victims() == {"old"}
-        assert "notice" not in cluster.intents()[0]["spec"]["victims"][0]
+        assert not {"notice", "noticeWithheld"} & {*cluster.intents()[0]["spec"]["victims"][0]}
 
 
 async def test_a_preemptor_of_emergency_priority_does_not_wait() -> None:
@@ -280,7 +287,34 @@ async def test_a_preemptor_of_emergency_priority_does_not_wait() -> None:
         vars(governor)["policy"] = governor.policy.__class__(emergency_priority=1)
         await asked_for_room(cluster)
 
-        assert cluster.victims() == {"old"}
+        assert cluster.victims() == {"old"} and withheld(cluster) == "Emergency"
+
+
+def with_devices(made: Object) -> Object:
+    """Return a pod that requests four GPUs, too."""
+    made["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "4"
+    return made
+
+
+@pytest.mark.parametrize("minutes", [0, 30])
+async def test_with_harm_order_the_record_states_that_a_victim_has_too_little_to_save(
+    minutes: int,
+) -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        (node,) = cluster.api.objects["nodes"].values()
+        for amounts in node["status"].values():
+            amounts["nvidia.com/gpu"] = "4"
+        cluster.api.put("nodes", node)
+        cluster.running(with_devices(asking("old")), "node-0")
+        cluster.start(section={**ALLOWED, "harmOrder": True})
+        await cluster.pass_time((minutes * 60 + 1) * SECOND)
+        cluster.create(with_devices(pod("new", 4, priority="high")))
+        await cluster.until(cluster.intents)
+
+        (victim,) = cluster.intents()[0]["spec"]["victims"]
+        assert ("notice" in victim) == bool(minutes)
+        assert withheld(cluster) == (None if minutes else "NotWorthIt")
 
 
 async def test_without_the_annotation_the_record_is_as_it_always_was() -> None:
@@ -289,7 +323,7 @@ async def test_without_the_annotation_the_record_is_as_it_always_was() -> None:
         await asked_for_room(cluster)
 
         assert cluster.victims() == {"old"}
-        assert "notice" not in cluster.intents()[0]["spec"]["victims"][0]
+        assert not {"notice", "noticeWithheld"} & {*cluster.intents()[0]["spec"]["victims"][0]}
         kinds = [verb for verb, where in cluster.api.writes if where.kind.startswith("preempt")]
         assert kinds == ["post", "patch"]
 
@@ -549,6 +583,7 @@ async def test_a_priority_class_allows_less(said: str, granted: int) -> None:
 
         (victim,) = cluster.intents()[0]["spec"]["victims"]
         assert ("notice" in victim) == bool(granted)
+        assert withheld(cluster) == (None if granted else "NotAllowed")
         if granted:
             left = parse_instant(victim["notice"]["deadline"]) - start
             assert granted * SECOND <= left <= (granted + 5) * SECOND

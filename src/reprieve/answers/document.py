@@ -123,6 +123,7 @@ class Displaced(_Struct, frozen=True):
     ran again. `record`: the Preemption, the last one of its demand, `plan`: its plan's id.
     `saves_until`: when the victim is evicted at the latest, where it was notified and may save
     until then; `saved` of the `requested` pods have saved.
+    `notice_withheld`: why it got no notice although it requested it.
     `stages`: the planes that see the demand through, in order, where several decide.
     """
 
@@ -145,6 +146,7 @@ class Displaced(_Struct, frozen=True):
     saves_until: str = ""
     saved: int = 0
     requested: int = 0
+    notice_withheld: str = ""
 
 
 class Answer(_Struct, frozen=True, kw_only=True):

@@ -184,7 +184,9 @@ def _displaced_text(each: Displaced, now: Nanos) -> str:
     often = f", time {each.times} within {_window(each.window)}" if each.times > 1 else ""
     back = instant_or_none(each.back_at)
     again = "" if back is None else f", back again {ago(back, now)}"
-    return f"{when}{for_whom}: {each.rule}{what}{lost}{done}{_saving(each, now)}{often}{again}"
+    no_notice = f", without notice: {each.notice_withheld}" if each.notice_withheld else ""
+    saving = f"{no_notice}{_saving(each, now)}"
+    return f"{when}{for_whom}: {each.rule}{what}{lost}{done}{saving}{often}{again}"
 
 
 def _saving(each: Displaced, now: Nanos) -> str:

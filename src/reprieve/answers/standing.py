@@ -36,10 +36,10 @@ from reprieve.answers.quantities import listed
 from reprieve.answers.sources import Json
 from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.api.kueue_validation_jobs import QUEUE_NAME
+from reprieve.api.reprieve import FORMER_REPLICAS
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
-from reprieve.execution.writes.evict import FORMER_REPLICAS
 from reprieve.jobs.pods import prebuilt_of
 from reprieve.jobs.reading import end, is_suspended
 from reprieve.units.counts import counted

@@ -53,7 +53,8 @@ class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     `lost_device_seconds`: since the last checkpoint or the start, as of the decision; of a unit
     that saved when it got notice, since then, as of its eviction. `times`: how
     often this lineage was displaced within `window`, this time included. Instants are RFC 3339 in
-    UTC. `demand`: None where one plane decides alone.
+    UTC. `notice_withheld`: why it got no notice although it requested it. `demand`: None where one
+    plane decides alone.
     """
 
     subject: ObjectRef
@@ -70,6 +71,7 @@ class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     times: int
     window: str
     spared_by: str
+    notice_withheld: str = ""
     demand: DisruptionDemand | None = None
 
 

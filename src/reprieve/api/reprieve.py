@@ -19,6 +19,7 @@ from reprieve.units.references import Reference
 __all__ = [
     "API_VERSION",
     "DRY_RUN_LABEL",
+    "FORMER_REPLICAS",
     "NOTICE",
     "NOTICE_FILE",
     "NOTICE_MAX",
@@ -63,6 +64,8 @@ PREEMPTION_LABEL: Final = "reprieve.dev/preemption"
 #: For how long after its start, or its admission, work is no victim; a duration.
 PREEMPT_MIN_RUNTIME: Final = "reprieve.dev/preempt-min-runtime"
 ON_PREEMPTION: Final = "reprieve.dev/on-preemption"
+#: On a root that was scaled to zero: how many replicas it had.
+FORMER_REPLICAS: Final = "reprieve.dev/former-replicas"
 #: On a pod: how long before its eviction it requests notice; a duration.
 NOTICE: Final = "reprieve.dev/notice"
 #: On a ClusterQueue, LocalQueue or PriorityClass: the longest notice for its victims; a duration.
@@ -183,7 +186,8 @@ class Victim(_Struct, frozen=True):
     `unit`: victims that bear the same one are evicted together or not at all; empty for one that is
     evicted alone. `lineage` and `lost_device_seconds` are the unit's, and stand with its first
     victim. `plane`, whose rule permits it, and `frees` stand there where several planes decide.
-    `notice`: of all of a unit that gets notice before it is evicted.
+    `notice`: of all of a unit that gets notice before it is evicted; `notice_withheld`: why one
+    that requests notice gets none.
     """
 
     subject: ObjectRef
@@ -198,6 +202,7 @@ class Victim(_Struct, frozen=True):
     plane: str = ""
     frees: Frees | None = None
     notice: VictimNotice | None = None
+    notice_withheld: str = ""
 
 
 class Guard(_Struct, frozen=True):
@@ -383,6 +388,7 @@ class VictimClass(_Struct, frozen=True):
     plane: str = ""
     frees: Frees | None = None
     notice: VictimNotice | None = None
+    notice_withheld: str = ""
 
 
 class PartVictim(_Struct, frozen=True, array_like=True):

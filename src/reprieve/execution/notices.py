@@ -23,7 +23,7 @@ from reprieve.api.reprieve import Preemption, Victim
 from reprieve.engine.lost_work import devices_of
 from reprieve.engine.notice.credit import History
 from reprieve.engine.notice.expected import AtStake, Terms, with_notice
-from reprieve.engine.notice.granting import NO_GRANT, Grant, NoticePolicy, granted
+from reprieve.engine.notice.granting import Grant, NoticePolicy, Withheld, granted
 from reprieve.engine.notice.states import Notice, State
 from reprieve.execution.histories import Histories
 from reprieve.execution.notified import NO_WORD, Asking, Member, Members, Notified, Word
@@ -32,6 +32,7 @@ from reprieve.telemetry.metrics import Metrics
 
 __all__ = ["Asking", "Member", "Notices", "Notified", "Word", "is_notified"]
 
+_NOT_WORTH_IT: Final = Grant(0, 0, Withheld.NOT_WORTH_IT)
 _LATEST: Final = 600  # notices that ended, which are still answered for
 
 
@@ -100,13 +101,15 @@ class Notices:
             left = 0 if hurried else self._left(pod for each in members for pod in each.pods)
             if not left and grant.time and devices is not None:
                 weighed[unit] = self._at_stake(members, grant)
-            given[unit] = Grant(max(grant.time, left), grant.extension if grant.time else 0)
+            time = max(grant.time, left)
+            extension = grant.extension if grant.time else 0
+            given[unit] = Grant(time, extension, None if time else grant.withheld)
         if devices is not None:
             tells = with_notice(tuple(weighed.values()), devices)
             for unit, is_notified in zip(weighed, tells, strict=True):
-                given[unit] = given[unit] if is_notified else NO_GRANT
+                given[unit] = given[unit] if is_notified else _NOT_WORTH_IT
         found = [given[each.unit] for each in victims]
-        return found if any(each.time for each in found) else ()
+        return found if any(each.time or each.withheld for each in found) else ()
 
     def _at_stake(self, members: Sequence[Asking], grant: Grant) -> AtStake:
         devices = sum(each.devices for each in members)

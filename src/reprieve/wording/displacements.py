@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kubeworld.units.durations import format_duration
 from reprieve.engine.disruptions.questions import Enforcement
+from reprieve.engine.notice.granting import Withheld
 from reprieve.units.counts import counted
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "requested_by",
     "rule_text",
     "spared_by",
+    "withheld_text",
 ]
 
 #: For whom work was preempted where capacity was freed for no work.
@@ -40,6 +42,13 @@ _REPEATED: Final = {
     Enforcement.TOLD: "that is reported, and does not protect it",
     Enforcement.EQUALS: "for a time it is not preempted for work without a higher priority",
     Enforcement.ALL: "for a time it is preempted for emergencies alone",
+}
+
+_WITHHELD: Final[Mapping[str, str]] = {
+    Withheld.NOT_ALLOWED: "its queue or priority class allows none",
+    Withheld.NO_PATIENCE: "the operator allows no preemptor to wait for one",
+    Withheld.EMERGENCY: "the preemptor has emergency priority and does not wait",
+    Withheld.NOT_WORTH_IT: "it had less to save than the wait for it was expected to cost",
 }
 
 _QUOTA_RULES: Final = {
@@ -146,3 +155,8 @@ def known_as(key: bytes, namespace: str, lineage: str) -> str:
 def _of(plane: str, rule: str) -> tuple[str, str]:
     known = _QUOTA_RULES if plane == "quota" else _IDLE_RULES
     return known.get(rule, (rule, ""))
+
+
+def withheld_text(reason: str) -> str:
+    """Return why work that requests notice got none, empty where it did not lack it."""
+    return _WITHHELD.get(reason, reason)

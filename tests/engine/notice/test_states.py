@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeworld.units.durations import MINUTE, SECOND
-from reprieve.engine.notice.granting import LEAST, MOST, Grant, NoticePolicy, granted
+from reprieve.engine.notice.granting import LEAST, MOST, Grant, NoticePolicy, Withheld, granted
 from reprieve.engine.notice.states import HEARTBEAT, TRANSITIONS, Happening, Notice, State
 
 _SPEAKERS = ("a", "b", "c")
@@ -130,7 +130,7 @@ def test_the_least_of_what_is_asked_and_allowed_is_given(
     asked: list[int], policy: dict[str, Any], emergency: bool, found: int
 ) -> None:
     policy = {"extension": 0, **policy}
-    assert granted(NoticePolicy(**policy), asked, emergency=emergency) == Grant(found)
+    assert granted(NoticePolicy(**policy), asked, emergency=emergency)[:2] == (found, 0)
 
 
 def test_a_queue_allows_less_and_a_hurried_preemptor_grants_no_extension() -> None:
@@ -138,7 +138,30 @@ def test_a_queue_allows_less_and_a_hurried_preemptor_grants_no_extension() -> No
 
     assert granted(policy, [MOST], emergency=False, allowed=MINUTE) == Grant(MINUTE, MINUTE)
     assert granted(policy, [MOST], emergency=True) == Grant(MINUTE)
-    assert granted(policy, [MOST], emergency=False, allowed=0) == Grant(0)
+    assert granted(policy, [MOST], emergency=False, allowed=0)[:2] == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy", "emergency", "allowed", "why"),
+    [
+        ([MINUTE], {}, False, 0, Withheld.NOT_ALLOWED),
+        ([MINUTE], {"patience": 0}, False, MOST, Withheld.NO_PATIENCE),
+        ([MINUTE], {}, True, MOST, Withheld.EMERGENCY),
+        ([MINUTE], {}, True, 0, Withheld.NOT_ALLOWED),
+        ([MINUTE], {"emergency_patience": MINUTE}, True, MOST, None),
+        ([MINUTE], {}, False, MOST, None),
+        ([], {}, False, 0, None),
+        ([LEAST - 1], {}, False, 0, None),
+        ([MINUTE], {"most": 0}, False, 0, None),
+    ],
+)
+def test_why_a_unit_that_requests_notice_gets_none_is_stated_where_a_plane_gives_notice(
+    asked: list[int], policy: dict[str, Any], emergency: bool, allowed: int, why: Withheld | None
+) -> None:
+    policy = {"most": MINUTE, **policy}
+    found = granted(NoticePolicy(**policy), asked, emergency=emergency, allowed=allowed)
+    assert found.withheld is why
+    assert why is None or found.time == 0
 
 
 @given(

@@ -32,7 +32,7 @@ from reprieve.records.plans.parts import PartsMissing, joined, left
 from reprieve.records.victim_states import victim_states
 from reprieve.units.counts import counted
 from reprieve.wording.demands import stages_text
-from reprieve.wording.displacements import rule_text
+from reprieve.wording.displacements import rule_text, withheld_text
 
 __all__ = [
     "LEAVING",
@@ -137,6 +137,7 @@ def _as_victim(record: Preemption, mine: Sequence[Victim], names: Mapping[str, s
         plan=record.spec.plan_id,
         stages=_stages(record),
         saves_until=_saves_until(record, mine),
+        notice_withheld=next(filter(None, (withheld_text(v.notice_withheld) for v in mine)), ""),
     )
 
 

@@ -59,6 +59,7 @@ def completed(reported: Sequence[Displaced], found: Iterable[Disruption]) -> lis
             times=max(known.times, spec.times),
             window=spec.window,
             spared_by=spec.spared_by,
+            notice_withheld=spec.notice_withheld or known.notice_withheld,
             back_at=max(known.back_at, each.status.back_at),
             stages=known.stages or _stages(each),
         )

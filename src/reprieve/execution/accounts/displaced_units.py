@@ -39,7 +39,7 @@ class DisplacedUnit:
 
     `name`: of its Disruption; `ended`: when its last object was out of the way; `deleted`: the uids
     of those of its objects that were deleted, and so never run again; `frees`: what it gave back,
-    where several planes decide.
+    where several planes decide; `notice_withheld`: why it got no notice although it requests it.
     """
 
     name: str
@@ -51,6 +51,7 @@ class DisplacedUnit:
     ended: str
     deleted: tuple[str, ...] = ()
     frees: Frees = _NOT_SAID
+    notice_withheld: str = ""
 
 
 def displaced_units(
@@ -82,6 +83,7 @@ def displaced_units(
                 max(instants),
                 tuple(each.root.uid for each in gone if each.action is Action.DELETE),
                 first.frees or _NOT_SAID,
+                first.notice_withheld,
             )
         )
     return found

@@ -64,6 +64,7 @@ from reprieve.wording.displacements import (
     repeated_text,
     rule_text,
     spared_by,
+    withheld_text,
 )
 
 __all__ = ["Disruptions"]
@@ -359,6 +360,7 @@ class Disruptions:
                 times=times,
                 window=format_duration(policy.repeated_window),
                 spared_by=spared_by(spec.plane, unit.rule),
+                notice_withheld=withheld_text(unit.notice_withheld),
                 demand=await self._demand_of(intent, unit),
             ),
             DisruptionStatus(

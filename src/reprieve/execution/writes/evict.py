@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from reprieve.api.reprieve import Action, ObjectRef, Victim
+from reprieve.api.reprieve import FORMER_REPLICAS, Action, ObjectRef, Victim
 from reprieve.execution.fence import Fence
 from reprieve.execution.writes.contest import Contest
 from reprieve.execution.writes.rights import permitted
@@ -35,15 +35,11 @@ from reprieve.kube.retry import is_silent, retried
 from reprieve.kube.writes import Priority
 
 __all__ = [
-    "FORMER_REPLICAS",
     "Eviction",
     "Result",
     "evict",
     "obstacle",
 ]
-
-#: Annotation on a root that was scaled to zero: how many replicas it had.
-FORMER_REPLICAS: Final = "reprieve.dev/former-replicas"
 
 #: Where the suspend field of a kind stands, for kinds that have one: (group, kind) -> path.
 SUSPEND_FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {

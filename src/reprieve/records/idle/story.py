@@ -11,7 +11,14 @@ from typing import Final
 
 from kubeworld.units.instants import Nanos, format_instant
 from kubeworld.units.quantities import quantity_text
-from reprieve.api.reprieve import ObjectRef, Preemption, PreemptionSpec, VictimState, VictimStatus
+from reprieve.api.reprieve import (
+    ObjectRef,
+    Preemption,
+    PreemptionSpec,
+    Victim,
+    VictimState,
+    VictimStatus,
+)
 from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.plan import ProofLevel
@@ -20,6 +27,7 @@ from reprieve.records.sums import MOST_NAMED, sum_lines, table
 from reprieve.records.victim_states import victim_states
 from reprieve.units.counts import counted
 from reprieve.wording.demands import demand_lines
+from reprieve.wording.displacements import withheld_text
 from reprieve.wording.kaiwo import amounts_text, declined_text, idle_text
 from reprieve.wording.plans import choice_lines
 
@@ -30,7 +38,7 @@ __all__ = [
     "counted_victims",
     "counts_text",
     "level_text",
-    "outcome_text",
+    "outcome_lines",
     "outcome_word",
     "status_lines",
     "story",
@@ -177,7 +185,7 @@ def _victims(preemption: Preemption, replay: Replay | None, everything: bool) ->
         yield f"  {_name(victim.subject)} ({root}): {', '.join(filter(None, facts))}"
         if victim.reason:
             yield f"    {victim.reason}"
-        yield f"    {victim.action}: {outcome_text(states.get(victim.root.uid))}"
+        yield from outcome_lines(victim, states.get(victim.root.uid))
 
 
 def counted_victims(preemption: Preemption) -> Iterator[str]:
@@ -196,8 +204,14 @@ def outcome_word(state: VictimStatus | None) -> str:
     return "not done yet" if state is None else str(state.state)
 
 
-def outcome_text(state: VictimStatus | None) -> str:
-    """Return what became of a victim."""
+def outcome_lines(victim: Victim, state: VictimStatus | None) -> Iterator[str]:
+    """Yield what was done with a victim, what became of it, and why it had no notice."""
+    yield f"    {victim.action}: {_outcome(state)}"
+    if victim.notice_withheld:
+        yield f"    It requested notice and got none: {withheld_text(victim.notice_withheld)}"
+
+
+def _outcome(state: VictimStatus | None) -> str:
     if state is None or state.state is VictimState.PENDING:
         return "not done yet" if state is None or not state.message else state.message
     at = f" at {state.at}" if state.at else ""

@@ -65,6 +65,7 @@ def intent_spec(
             action=action,
             unit=victim.unit,
             notice=_notice(now, reported),
+            notice_withheld=reported.withheld or "",
         )
         for victim, action, reported in zip(
             plan.victims, chosen, notices or [NO_GRANT] * len(plan.victims), strict=True

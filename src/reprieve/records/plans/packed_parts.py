@@ -122,6 +122,7 @@ class _Content:
             plane=victim.plane,
             frees=victim.frees,
             notice=victim.notice,
+            notice_withheld=victim.notice_withheld,
         )
         said = self._encode(shared)
         number, unit = room.classes.get(said), room.units.get(victim.unit)

@@ -213,6 +213,7 @@ def _victims(part: PartSpec) -> Iterator[Victim]:
             plane=shared.plane,
             frees=shared.frees,
             notice=shared.notice,
+            notice_withheld=shared.notice_withheld,
         )
 
 

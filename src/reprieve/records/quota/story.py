@@ -12,7 +12,7 @@ from typing import Final
 from reprieve.api.reprieve import Preemption, PreemptionSpec
 from reprieve.engine.quota.holdings.amounts import text
 from reprieve.engine.quota.holdings.shares import share
-from reprieve.records.idle.story import counted_victims, level_text, outcome_text, status_lines
+from reprieve.records.idle.story import counted_victims, level_text, outcome_lines, status_lines
 from reprieve.records.quota.replay import QuotaAnswer, QuotaReplay, Standing, quota_answers
 from reprieve.records.sums import MOST_NAMED
 from reprieve.records.victim_states import victim_states
@@ -130,7 +130,7 @@ def _victims(
         else:
             name = f"{victim.subject.namespace}/{victim.subject.name}"
             yield f"  {name} ({amounts_text(victim.amounts)}): {victim.rule}"
-        yield f"    {victim.action}: {outcome_text(states.get(victim.root.uid))}"
+        yield from outcome_lines(victim, states.get(victim.root.uid))
 
 
 def _others(answers: Sequence[QuotaAnswer]) -> Iterator[str]:

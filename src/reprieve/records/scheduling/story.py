@@ -17,7 +17,7 @@ from reprieve.records.idle.story import (
     amounts_lines,
     counted_victims,
     counts_text,
-    outcome_text,
+    outcome_lines,
     outcome_word,
     status_lines,
 )
@@ -126,7 +126,7 @@ def _victims(
             yield f"  {pod_answer_text(answer, replay)}"
         else:
             yield f"  {victim.root.namespace}/{victim.root.name}: {victim.rule}"
-        yield f"    {victim.action}: {outcome_text(states.get(victim.root.uid))}"
+        yield from outcome_lines(victim, states.get(victim.root.uid))
 
 
 def _counted(
