@@ -26,6 +26,7 @@ ENDS_BY_ITSELF: Final = {
     "idle/test_explain.py": _COMMAND,
     "integration/test_chart.py": _COMMAND,
     "integration/test_chart_values.py": _COMMAND,
+    "integration/test_installing_rights.py": _COMMAND,
     "integration/test_plan.py": _COMMAND,
     "integration/test_topologies.py": _COMMAND,
     "kubectl/play.py": "a command; one that watches loses its server",
