@@ -24,8 +24,7 @@ from reprieve.answers.evidence import MOST_TIMES, evidence_of
 from reprieve.answers.findings import Findings, named
 from reprieve.answers.preemptions.demand import demand_of
 from reprieve.answers.quantities import ago
-from reprieve.answers.tried import manifests_of
-from reprieve.answers.unit import Unit, name_of, namespace_of
+from reprieve.answers.unit import Unit, manifests_of, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.units.counts import counted
 from reprieve.whatif.questions.document import estimate_document, idle_document

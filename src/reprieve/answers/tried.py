@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.sources import Json
-from reprieve.answers.unit import Unit
+from reprieve.answers.unit import Unit, manifests_of
 from reprieve.engine.diagnosis.model import Diagnosis, Gain
 from reprieve.engine.plan import Plane
 from reprieve.jobs.writing import restored, stopped
@@ -36,7 +36,7 @@ from reprieve.whatif.snapshots.snapshot import Snapshot
 from reprieve.whatif.submitting.submission import Submitted
 from reprieve.whatif.submitting.unjudged import as_stored
 
-__all__ = ["Trials", "manifests_of", "offered_alone", "schedulers_of", "tried"]
+__all__ = ["Trials", "offered_alone", "schedulers_of", "tried"]
 
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 #: What a Job's controller adds, by which it knows the pods of the former object.
@@ -57,15 +57,6 @@ class Trials:
     seconds: float
     client: Reader | None = None
     more: Callable[[Snapshot, Deciders], Awaitable[Snapshot]] | None = None
-
-
-def manifests_of(unit: Unit) -> list[Json]:
-    """Return the object that a user wrote: the job, or the group with its pods, or the pod."""
-    for each in reversed((unit.asked, *unit.owners)):
-        if job_kind_of(each) is not None:
-            return [each]
-    group = unit.asked if unit.asked["kind"] == "PodGroup" else unit.group
-    return [unit.asked] if group is None else [group, *unit.pods]
 
 
 def schedulers_of(unit: Unit) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from reprieve.answers.announced import announced
 from reprieve.answers.kept_nodes import kept_nodes
-from reprieve.answers.kinds import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
+from reprieve.answers.kinds import LOCAL_QUEUES, POD_GROUPS, WORKLOADS, job_kind_of
 from reprieve.answers.sources import Json, Reading
 from reprieve.api import kueue
 from reprieve.api.kueue_validation_jobs import QUEUE_NAME
@@ -21,7 +21,7 @@ from reprieve.intake.gangs import gang_name
 from reprieve.intake.lineage import lineage_label
 from reprieve.kube.resource import GPU_WORKLOADS, PODS
 
-__all__ = ["Unit", "group_of", "name_of", "namespace_of", "uid_of", "unit_of"]
+__all__ = ["Unit", "group_of", "manifests_of", "name_of", "namespace_of", "uid_of", "unit_of"]
 
 _POD_GROUP_LABEL: Final = f"{kueue.GROUP}/pod-group-name"
 
@@ -131,6 +131,15 @@ async def unit_of(reading: Reading, asked: Json) -> Unit:
         if asked["kind"] == "GpuWorkload"
         else await _gpu_workload(reading, above, own),
     )
+
+
+def manifests_of(unit: Unit) -> list[Json]:
+    """Return the object that a user wrote: the job, or the group with its pods, or the pod."""
+    for each in reversed((unit.asked, *unit.owners)):
+        if job_kind_of(each) is not None:
+            return [each]
+    group = unit.asked if unit.asked["kind"] == "PodGroup" else unit.group
+    return [unit.asked] if group is None else [group, *unit.pods]
 
 
 def name_of(obj: Json) -> str:
