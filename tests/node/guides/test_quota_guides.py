@@ -1,7 +1,7 @@
-"""The guide on configuring preemption, word for word, on two nodes with real kubelets.
+"""Both guides on quota, word for word, on two nodes with real kubelets.
 
-Its ClusterQueues are used as they are. The Jobs are our own, as the guide has none. Each node shows
-20 CPUs, and has 4 `nvidia.com/gpu` by a device plugin.
+Their ClusterQueues and their Configuration are used as they are. The Jobs are our own, as the
+guides have none. Each node shows 20 CPUs, and has 4 `nvidia.com/gpu` by a device plugin.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.node.cluster import Cluster, Machine
 from tests.node.guides.reading import apply, manifest
@@ -67,7 +68,8 @@ def local_queue(space: str, name: str, queue: str) -> Object:
 def job(space: str, queue: str, name: str, priority: str, **requests: int) -> Object:
     """Return a Job for a queue; `gpus` are those of its one pod."""
     limits = {NVIDIA: requests["gpus"]} if "gpus" in requests else {}
-    amounts = {"cpu": requests.get("cpu", 0), "memory": "40Mi"}
+    # A ClusterQueue admits no work that requests what it does not cover.
+    amounts = {"cpu": requests["cpu"], "memory": "40Mi"} if "cpu" in requests else {}
     container = {
         "name": "main",
         "image": "busybox",
@@ -189,3 +191,49 @@ def test_the_guide_on_configuring_preemption_word_for_word(cluster: Cluster, spa
         cluster, space, *(low - {victim, "spared-first"}), "hit-urgent", "spared-urgent"
     )
     assert {name for name, each in found.items() if "Evicted" in each} == {victim}
+
+
+def test_the_guide_on_fair_sharing_word_for_word(release: Release, space: str) -> None:
+    cluster = release.cluster
+    configuration = yaml.safe_load(manifest("quota-configuration.yaml").read_text())
+    quota = {"configuration": configuration}
+    release.helm("upgrade", "--wait", "--timeout", "5m", quota=quota)
+    for name, nominal in (("lender", 4), ("team-x", 0), ("team-y", 0)):
+        amount = {"name": NVIDIA, "nominalQuota": nominal}
+        group = {
+            "coveredResources": [NVIDIA],
+            "flavors": [{"name": "default-flavor", "resources": [amount]}],
+        }
+        spec = {
+            "cohortName": "research",
+            "namespaceSelector": {},
+            "preemption": {"reclaimWithinCohort": "Any"},
+            "resourceGroups": [group],
+        }
+        kind = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue"}
+        cluster.apply({**kind, "metadata": {"name": name}, "spec": spec})
+        cluster.apply(local_queue(space, name, name))
+    first = [f"x-{number}" for number in range(4)]
+    for name in first:
+        cluster.apply(job(space, "team-x", name, "low", gpus=1))
+    admitted(cluster, space, *first)
+
+    second = [f"y-{number}" for number in range(3)]
+    for name in second:
+        cluster.apply(job(space, "team-y", name, "low", gpus=1))
+
+    def halves(every: Conditions) -> bool:
+        have = {name for name, each in every.items() if each.get("Admitted") == "True Admitted"}
+        return [len(have & {*names}) for names in (first, second)] == [2, 2]
+
+    found = states(cluster, space, halves)
+    victims = {name for name, each in found.items() if "Evicted" in each}
+    assert len(victims) == 2 and victims < {*first}
+    assert {found[name]["Preempted"] for name in victims} == {"True InCohortFairSharing"}
+    have = {name for name, each in found.items() if each.get("Admitted") == "True Admitted"}
+    admitted(cluster, space, *have)
+    shares = {
+        name: cluster.get("clusterqueue", name)["status"]["fairSharing"]["weightedShare"]
+        for name in ("team-x", "team-y")
+    }
+    assert shares["team-x"] == shares["team-y"] > 0
