@@ -7,11 +7,10 @@ A Workload behind the head of a queue has no condition: no cycle has decided abo
 from __future__ import annotations
 
 from kubeworld.objects.paths import first
-from reprieve.answers.events import instant_of
 from reprieve.answers.sources import Json, Reading
 from reprieve.kube.resource import EVENTS
 
-__all__ = ["announced"]
+__all__ = ["announced", "instant_of"]
 
 
 async def announced(reading: Reading, workload: Json | None) -> str:
@@ -33,3 +32,13 @@ async def announced(reading: Reading, workload: Json | None) -> str:
     ]
     last = max(events, key=instant_of, default=None)
     return "" if last is None else str(last.get("message") or "").partition(": ")[2]
+
+
+def instant_of(event: Json) -> str:
+    """Return when an event came last; texts of instants in UTC sort as these do."""
+    return str(
+        (event.get("series") or {}).get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or ""
+    )

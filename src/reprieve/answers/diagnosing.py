@@ -120,6 +120,22 @@ async def asked_of_planes(
         gains = owner is not Plane.QUOTA and diagnosis.reason not in BEYOND_EVICTION
         if gains and _asks_for_gpus(unit, deciders):
             idle = idle_reason(run, unit.uids)
+    return Decided(
+        snapshot.at,
+        diagnosis,
+        starts,
+        unseen,
+        _notes(unit, run, plane),
+        unknown,
+        estimate,
+        idle,
+        owner,
+        together,
+    )
+
+
+def _notes(unit: Unit, run: Run, plane: Plane) -> tuple[str, ...]:
+    """Return what limits an answer: troubles of the run, and schedulers that were not queried."""
     notes = list(run.troubles)
     if not run.rest:
         notes.append("The planes had not come to an end after half an hour of the cluster's time.")
@@ -130,18 +146,7 @@ async def asked_of_planes(
     } - run.scheduler_names
     if plane is Plane.SCHEDULING and others:
         notes.append(f"Its pods are placed by {listed(others)}, which was not queried.")
-    return Decided(
-        snapshot.at,
-        diagnosis,
-        starts,
-        unseen,
-        tuple(notes),
-        unknown,
-        estimate,
-        idle,
-        owner,
-        together,
-    )
+    return tuple(notes)
 
 
 def _owner(unit: Unit, run: Run) -> tuple[Plane | None, tuple[Plane, ...]]:

@@ -15,8 +15,8 @@ from typing import Final
 
 from kubeworld.objects.paths import first
 from kubeworld.objects.pods import is_over
+from reprieve.answers.announced import instant_of
 from reprieve.answers.document import State, Step
-from reprieve.answers.events import instant_of
 from reprieve.answers.kinds import job_kind_of
 from reprieve.answers.sources import Json, Reading
 from reprieve.answers.standing import Standing

@@ -76,6 +76,11 @@ class Watched:
     error: str
 
 
+def _claims_of(pod: PodRecord) -> Iterable[tuple[str, str]]:
+    """Return the claims of a pod, by namespace and name."""
+    return [(pod.namespace, name) for name, _ in pod.claims if name]
+
+
 def _nodes_of(pod: PodRecord) -> tuple[str, ...]:
     return tuple(name for name in (pod.node, pod.nominated) if name)
 
@@ -107,11 +112,7 @@ class Mirror:
         self.watched: Callable[[], Sequence[Watched]] = tuple
         self.pods: Cache[Pod, PodRecord] = Cache(
             pod_record,
-            {
-                "unit": lambda pod: (pod.unit,),
-                "node": _nodes_of,
-                BY_CLAIM: lambda pod: [(pod.namespace, name) for name, _ in pod.claims if name],
-            },
+            {"unit": lambda pod: (pod.unit,), "node": _nodes_of, BY_CLAIM: _claims_of},
         )
         self.nodes: Cache[Node, NodeRecord] = Cache(node_record)
         self.workloads: Cache[kueue.Workload, WorkloadRecord] = Cache(
