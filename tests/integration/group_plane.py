@@ -36,7 +36,12 @@ _PATIENCE_S = 180.0
 
 
 def group_flags(release: tuple[int, int] = (1, 37), *, on: bool = True) -> tuple[str, ...]:
-    """Return what an API server is started with; the kinds are off by default in all releases."""
+    """Return what an API server is started with; the kinds are off by default in all releases.
+
+    Before 1.36 there are none of them, and none of their gates.
+    """
+    if release < (1, 36):
+        return ()
     if release < (1, 37) and on:
         return (f"--feature-gates={_GATES_BEFORE}", _SERVED_BEFORE)
     gate = f"--feature-gates=GenericWorkload={str(on).lower()}"
