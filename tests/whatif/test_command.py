@@ -189,7 +189,7 @@ def test_of_what_never_fits_it_is_said_how_much_would_and_not_to_wait(cluster: R
     assert result.exit_code == 30, result.output
     lines = result.output.splitlines()
     assert "  even on the empty cluster: 2 of 3 pods placed" in lines
-    assert "    next: Submit 2 pods at most, request less, or add nodes." in lines
+    assert "    next, not tried: Submit 2 pods at most, request less, or add nodes." in lines
     [outcome] = document(planned(cluster, job, flags=("-o", "json")))["submitted"]
     assert outcome["podsOnEmptyCluster"] == 2
 
