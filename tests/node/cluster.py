@@ -121,7 +121,7 @@ class Cluster:
         small_image(images / "small.tar", SMALL, ["sh"])
         small_image(images / "pause.tar", settings.PAUSE, ["sleep", "1000000"])
         for number, archive in enumerate(self.images):
-            os.link(archive, images / f"{number}.tar")
+            (images / f"{number}.tar").symlink_to(archive)
         for number, _ in enumerate(NODES, 1):
             self._start_node(self._authority, number)
         for name in NODES:
