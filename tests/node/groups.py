@@ -18,6 +18,7 @@ __all__ = ["lacking_groups", "make_groups", "node_group", "remove_groups"]
 _ROOT: Final = Path("/sys/fs/cgroup")
 _UNIFIED: Final = _ROOT / "cgroup.controllers"  # where there is version 2 alone
 _CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")  # without which no kubelet starts
+_WHERE_THERE: Final = ("hugetlb", "io")  # which it uses where the machine has them
 _HIERARCHIES: Final = (
     *("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"),
     "unified",
@@ -37,7 +38,9 @@ def lacking_groups() -> str:
 def make_groups(node: str) -> None:
     """Make a node's groups."""
     if _UNIFIED.exists():
-        wanted = " ".join(f"+{name}" for name in _CONTROLLERS)
+        there = _UNIFIED.read_text().split()
+        optional = [name for name in _WHERE_THERE if name in there]
+        wanted = " ".join(f"+{name}" for name in (*_CONTROLLERS, *optional))
         (_ROOT / "cgroup.subtree_control").write_text(wanted)
     for place in _groups(node):
         place.mkdir(exist_ok=True)
