@@ -9,6 +9,7 @@ import pytest
 from reprieve.cli.get import Answer, printed
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.pages import now, waiting
+from reprieve.web.pages.waiters import waiter_of
 from reprieve.web.tables import Viewer
 from tests.web.cluster import (
     GPU,
@@ -179,3 +180,13 @@ def test_pods_of_a_deployment_that_wait_for_quota_are_one_row() -> None:
     assert "gated" not in row["message"]
     (holder,) = rows(now.page(found, EVERYTHING, {}, START), "holders")
     assert (holder["unit"], holder["queue"]) == ("deployment/team-a/serve", "main")
+
+
+def test_a_deployment_waits_with_its_own_workloads_alone() -> None:
+    pods = [serving("serve-5d9c-b", created=5), serving("serve-5d9c-c", created=6)]
+    queues = [cluster_queue("main", 1), local_queue("team-a", "main")]
+    other = workload("train", gpus=8, created=1, priority=9)
+    found = mirror(node("n1"), *queues, other, *(each for both in pods for each in both))
+    waiter = waiter_of(found, "deployment/team-a/serve", GPU)
+    assert waiter is not None
+    assert (waiter.position, waiter.pods, waiter.amount) == (2, 2, 2)

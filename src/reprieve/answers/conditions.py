@@ -328,9 +328,9 @@ def is_held_for_quota(pod: Json) -> bool:
 
 def gates_of(pods: Sequence[Json]) -> list[str]:
     """Return the names of scheduling gates that hold pods, those of the quota plane left out."""
-    names = {name for pod in pods if not is_held_for_quota(pod) for name in _gates(pod)}
-    others = {name for pod in pods for name in _gates(pod)} - _QUOTA_GATES
-    return sorted(names | others)
+    left_out = (_QUOTA_GATES if is_held_for_quota(pod) else set() for pod in pods)
+    found = (_gates(pod) - without for pod, without in zip(pods, left_out, strict=True))
+    return sorted(set().union(*found))
 
 
 def _gates(pod: Json) -> set[str]:

@@ -30,8 +30,6 @@ __all__ = ["MOST_TIMES", "evidence_of"]
 #: Displacements that are reported without a question.
 MOST_TIMES: Final = 1
 _MOST_BLOCKERS: Final = 3
-#: States of work that would have a Workload if it was queued.
-_STARTED: Final = (State.RUNS, State.STARTS, State.WAITS)
 
 
 def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
@@ -45,8 +43,8 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
         yield "group", _group_text(unit)
     if unit.workload is not None:
         yield "queue", _queue_text(unit.workload, unit.cluster_queue)
-    elif unit.ignored_queue and standing.state in _STARTED:
-        yield "queue", f"LocalQueue {unit.ignored_queue} is ignored: no Workload stands for it"
+    elif found.ignored_queue:
+        yield "queue", f"LocalQueue {found.ignored_queue} is ignored: no Workload stands for it"
     yield "overridden", overridden_of(unit)
     reported = standing.reported
     if reported is not None:

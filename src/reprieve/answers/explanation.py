@@ -182,7 +182,7 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
         yield Step("Read what was recorded of it:", f"kubectl {where}describe {kind} {name}")
     if standing.remedy is not None:
         yield standing.remedy
-    if unit.ignored_queue and standing.state in (State.RUNS, State.STARTS, State.WAITS):
+    if found.ignored_queue:
         yield Step(_UNQUEUED.format(kind=unit.root["kind"]))
     if found.decided is not None and found.decided.idle is not None and found.decided.idle.itself:
         kind, name = unit.root["kind"].lower(), name_of(unit.root)

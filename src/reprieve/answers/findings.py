@@ -9,7 +9,7 @@ from typing import Final
 from kubeworld.units.instants import Nanos
 from kubeworld.units.untrusted import Form
 from reprieve.answers.decided import Decided
-from reprieve.answers.document import Displaced
+from reprieve.answers.document import Displaced, State
 from reprieve.answers.standing import Standing
 from reprieve.answers.unit import Unit, name_of, uid_of
 
@@ -43,6 +43,12 @@ class Findings:
     limits: Sequence[str] = ()
     unknown: Sequence[str] = ()
     history: bool = False
+
+    @property
+    def ignored_queue(self) -> str:
+        """The LocalQueue that it names in vain: it would have a Workload if it was queued."""
+        started = self.standing.state in (State.RUNS, State.STARTS, State.WAITS)
+        return self.unit.ignored_queue if started else ""
 
 
 def named(unit: Unit, text: str) -> str:

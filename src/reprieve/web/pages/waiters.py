@@ -141,8 +141,9 @@ def waiter_of(mirror: Mirror, unit: str, resource: str) -> Waiter | None:
     for workload in waiting:
         if _sum(mirror, [workload])[resource]:
             queue = _queue_of(mirror, workload)
-            same = [each for each in _queues(mirror)[queue] if each in waiting]
-            position = _queues(mirror)[queue].index(same[0]) + 1
+            pending, own = _queues(mirror)[queue], {each.uid for each in waiting}
+            same = [each for each in pending if each.uid in own]
+            position = pending.index(same[0]) + 1
             amount = _sum(mirror, same)[resource]
             return _queued(mirror, unit, same, queue, position, amount, resource)
     found = mirror.unit(unit)
